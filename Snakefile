@@ -1,0 +1,40 @@
+"""Worked Attention: attention, every number, rebuilt by one DAG. This file is the table of contents."""
+
+import sys
+from pathlib import Path
+
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+sys.path.insert(0, "workflow/scripts")
+
+from strict_yaml import Problems
+from suites import load_config, load_suites
+
+try:
+    config = load_config(Path("config/config.yaml"), config)
+    SUITES = load_suites(config, Path("config/suites"))
+except Problems as problems:
+    sys.exit(str(problems))
+
+
+report: "workflow/report/workflow.rst"
+
+
+wildcard_constraints:
+    suite="[a-z0-9_]+",
+
+
+include: "workflow/rules/attention.smk"
+include: "workflow/rules/references.smk"
+include: "workflow/rules/figures.smk"
+include: "workflow/rules/environment.smk"
+include: "workflow/rules/summary.smk"
+include: "workflow/rules/archive.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        "results/verdict.txt",

@@ -1,0 +1,36 @@
+"""What the tests share: the modules of workflow/scripts, and a copy of the project to run Snakemake in."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of what a run needs, with nothing built."""
+    copy = tmp_path / "project"
+    for folder in ("workflow", "config", "profiles", "envs"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ("Snakefile", "results/README.md"):
+        (copy / file).parent.mkdir(exist_ok=True)
+        shutil.copy2(ROOT / file, copy / file)
+    return copy
+
+
+def run(project: Path, *args: str, env: dict[str, str] | None = None, cores: int = 2) -> subprocess.CompletedProcess:
+    """Run `snakemake --cores N ARGS` in `project`; the result holds returncode, stdout and stderr as text."""
+    command = [sys.executable, "-m", "snakemake", "--cores", str(cores), *args]
+    return subprocess.run(command, cwd=project, env={**os.environ, **(env or {})}, capture_output=True, encoding="utf-8", errors="replace")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below `folder` by relative path, but for Snakemake's own timestamps."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".snakemake_timestamp")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}

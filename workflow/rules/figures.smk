@@ -1,0 +1,39 @@
+"""What people look at: each case's scaled scores and weights, and a suite's weights at a glance.
+
+parameters, scores, weights -> figures/{case}.svg and .png, overview.svg and .png
+
+One job per suite; suites with `figures: none` have no such job.
+"""
+
+DRAWN = [suite for suite in SUITES if SUITES[suite]["figures"]]
+
+
+rule figures:
+    input:
+        parameters="results/{suite}/parameters",
+        scores="results/{suite}/scores",
+        weights="results/{suite}/weights",
+        code=[*STAGE, "workflow/scripts/plots.py"],
+    output:
+        figures=report(
+            directory("results/{suite}/figures"),
+            patterns=["{case}.svg"],
+            caption="../report/figures.rst",
+            category="Figures",
+            subcategory="{suite}",
+            labels={"case": "{case}"},
+        ),
+        overview=report(
+            "results/{suite}/overview.svg",
+            caption="../report/overview.rst",
+            category="Figures",
+            subcategory="{suite}",
+            labels={"case": "all at a glance"},
+        ),
+        overview_png="results/{suite}/overview.png",
+    log:
+        "results/logs/{suite}/figures.log",
+    params:
+        looks=config["looks"],
+    script:
+        "../scripts/figures.py"

@@ -1,0 +1,123 @@
+"""Reading and writing what passes between the stages: .npy arrays, strict JSON, one folder per case.
+
+results/{suite}/{stage}/{case}/{array}.npy and stage.json
+"""
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+
+import numpy as np
+
+from attention.arrays import CATALOGUE, axes
+
+SHOWN = 4096  # stage.json holds the values of arrays with at most so many elements
+
+
+def write_bytes(path: Path, write: Callable) -> None:
+    """Let `write(file)` fill `path`, which appears whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".part")
+    with open(temporary, "wb") as file:
+        write(file)
+    os.replace(temporary, path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` as UTF-8 in every locale."""
+    write_bytes(path, lambda file: file.write(text.encode("utf-8")))
+
+
+def write_array(path: Path, array: np.ndarray) -> None:
+    """Write `array` as .npy: C order, no pickles."""
+    write_bytes(path, lambda file: np.save(file, np.ascontiguousarray(array), allow_pickle=False))
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write `value` as strict JSON, nested things over lines and flat ones on one line; see `values` for NaN and infinity."""
+    write_text(path, _json(value, "\n") + "\n")
+
+
+def read_json(path: Path) -> dict:
+    """What `write_json` wrote."""
+    return json.loads(Path(path).read_bytes())
+
+
+def _json(value: object, newline: str) -> str:
+    inner = newline + "  "
+    if isinstance(value, dict) and value and any(isinstance(item, dict | list) for item in value.values()):
+        rows = [f"{json.dumps(key, ensure_ascii=False)}: {_json(item, inner)}" for key, item in value.items()]
+        return "{" + inner + ("," + inner).join(rows) + newline + "}"
+    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        return "[" + inner + ("," + inner).join(_json(item, inner) for item in value) + newline + "]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def values(array: np.ndarray) -> list:
+    """`array` as nested lists for JSON: floats round-trip exactly, others are "NaN", "Infinity" and "-Infinity"."""
+    if array.dtype.kind == "b" or np.isfinite(array).all():
+        return array.tolist()
+    names = {np.inf: "Infinity", -np.inf: "-Infinity"}
+    flat = np.array([v if np.isfinite(v) else names.get(v, "NaN") for v in array.ravel().tolist()], dtype=object)
+    return flat.reshape(array.shape).tolist()
+
+
+def read_arrays(folder: Path) -> dict[str, np.ndarray]:
+    """The arrays of one case's folder by name, in alphabetical order; none if there is no such folder."""
+    if not folder.is_dir():
+        return {}
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".npy"))
+    return {name[:-4]: np.load(folder / name, allow_pickle=False) for name in names}
+
+
+def write_stage(folder: Path, stage: str, case: dict, arrays: dict[str, np.ndarray]) -> None:
+    """Write one case's `arrays` of a stage to `folder`, with a stage.json that explains them."""
+    described = {}
+    for name, array in arrays.items():
+        write_array(folder / f"{name}.npy", array)
+        entry = CATALOGUE[name]
+        described[name] = {
+            "shape": list(array.shape),
+            "dtype": array.dtype.name,
+            "axes": list(axes(name, case["dims"])),
+            "formula": entry.formula,
+            "made_from": [source for source in entry.made_from if source in case["shapes"]],
+            "aliases": entry.aliases,
+            **({"values": values(array)} if array.size <= SHOWN else {}),
+        }
+    if arrays:
+        write_json(folder / "stage.json", {"suite": case["suite"], "case": case["name"], "stage": stage, "arrays": described})
+
+
+def read_suite(parameters: str) -> tuple[dict, list[dict]]:
+    """The suite's own facts and its resolved cases, in the suite's order, from its parameters folder."""
+    suite = read_json(Path(parameters) / "suite.json")
+    return suite, [read_json(Path(parameters) / name / "case.json") for name in suite["cases"]]
+
+
+@contextmanager
+def logged(path: str) -> Iterator[None]:
+    """Everything that is said on stderr, and the traceback if there is one, goes to the rule's log."""
+    with open(path, "w", encoding="utf-8") as log, redirect_stderr(log):
+        try:
+            yield
+        except Exception:
+            traceback.print_exc()
+            sys.exit(1)
+
+
+def run_stage(snakemake, compute: Callable[[dict, dict], dict]) -> None:
+    """One stage of one suite: for every case read the arrays of the stages named as inputs, compute, write."""
+    with logged(snakemake.log[0]):
+        folders = [Path(folder) for name, folder in snakemake.input.items() if name != "code"]
+        output = Path(snakemake.output[0])
+        output.mkdir(parents=True, exist_ok=True)
+        for case in read_suite(snakemake.input.parameters)[1]:
+            arrays = {}
+            for folder in folders:
+                arrays |= read_arrays(folder / case["name"])
+            write_stage(output / case["name"], output.name, case, compute(case, arrays))

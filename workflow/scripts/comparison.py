@@ -1,0 +1,40 @@
+"""Rule comparison: our stages against every reference, and the claims of every case against our stages."""
+
+from pathlib import Path
+
+from artifacts import logged, read_arrays, read_json, read_suite, write_json
+from attention.arrays import STAGES
+from compare import check_claim, compare_case
+from references import LIBRARIES
+
+with logged(snakemake.log[0]):
+    stages = [Path(snakemake.input[stage]) for stage in STAGES]
+    output = Path(snakemake.output[0])
+    output.mkdir(parents=True, exist_ok=True)
+    references = {f"{lib}.{name}": Path(snakemake.input[lib]) / name for lib, names in LIBRARIES.items() for name in names}
+    unsupported = {reference: read_json(folder / "unsupported.json") for reference, folder in references.items()}
+    for case in read_suite(snakemake.input.parameters)[1]:
+        ours = {}
+        for stage in stages:
+            ours |= read_arrays(stage / case["name"])
+        results = {}
+        for reference, folder in references.items():
+            if case["name"] in unsupported[reference]:
+                reason = unsupported[reference][case["name"]]
+                results[reference] = {"verdict": "unsupported", "reason": reason, "arrays": {}, "first_divergence": None}
+            else:
+                theirs = read_arrays(folder / case["name"])
+                results[reference] = compare_case(case, ours, theirs, snakemake.params.gates[case["dtype"]])
+        diverging = [{"reference": r, **c["first_divergence"]} for r, c in results.items() if c["first_divergence"]]
+        claims = [{"array": claim["array"], **value} for claim in case["claims"] for value in check_claim(claim, ours[claim["array"]])]
+        write_json(
+            output / f"{case['name']}.json",
+            {
+                "suite": case["suite"],
+                "case": case["name"],
+                "dtype": case["dtype"],
+                "references": results,
+                "first_divergence": min(diverging, key=lambda d: STAGES.index(d["stage"]), default=None),
+                "claims": claims,
+            },
+        )

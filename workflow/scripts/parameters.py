@@ -1,0 +1,15 @@
+"""Rule parameters: one suite file to resolved cases and the arrays that they start from."""
+
+from pathlib import Path
+
+from artifacts import logged, write_json, write_stage
+from attention import parameters
+from suites import load_suite
+
+with logged(snakemake.log[0]):
+    source, output = Path(snakemake.input.suite), Path(snakemake.output[0])
+    suite = load_suite(source, snakemake.params.limits)
+    for name, case in suite["cases"].items():
+        write_stage(output / name, "parameters", case, parameters.stage(case, source.parent))
+        write_json(output / name / "case.json", case)
+    write_json(output / "suite.json", {**suite, "cases": list(suite["cases"])})

@@ -1,0 +1,16 @@
+"""Rule verdict: the table of the summary on the terminal; the run fails here if a comparison failed."""
+
+import sys
+from pathlib import Path
+
+from artifacts import logged, read_json, write_text
+from summaries import failure_line
+
+with logged(snakemake.log[0]):
+    text = Path(snakemake.input.text).read_text("utf-8")
+    failures = read_json(snakemake.input.json)["failures"]
+sys.stdout.reconfigure(encoding="utf-8")
+print(f"\n{text}", flush=True)
+if failures:
+    sys.exit("\n".join(f"Error: {failure_line(failure)}" for failure in failures))
+write_text(Path(snakemake.output[0]), text)
