@@ -2,13 +2,14 @@
 
 Rows are queries, columns are keys with their names on top. Weights have one scale, 0 to 1, in every figure; scores have one scale per
 case, symmetric around 0. Masked cells are hatched and hold no digits. Everything is placed by hand, in inches from the top left corner
-of the page: automatic layout would take longer than all the drawing.
+of the page, and words are drawn as outlines: matplotlib's own layout and text would take several times as long as all the rest.
 """
 
 import math
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,18 +22,20 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
+from matplotlib.textpath import text_to_path
 
 matplotlib.rcdefaults()  # the same figures whatever a user's own matplotlibrc says
-matplotlib.rcParams.update({"svg.hashsalt": "attention", "svg.fonttype": "path", "hatch.linewidth": 0.5})
+matplotlib.rcParams.update({"svg.hashsalt": "attention", "hatch.linewidth": 0.5})
 FONTS = Path(matplotlib.get_data_path(), "fonts", "ttf")  # named by file, so that no other DejaVu of the machine is taken
 REGULAR, BOLD = (FontProperties(fname=FONTS / file) for file in ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf"))
 
 HEADS, SEQUENCES, TOKENS, CASES = 8, 2, 128, 24  # more of them are not drawn, and the figure says so
-TOKENS_WITH_DIGITS, PAGE_WITH_DIGITS = 12, 16  # cells hold digits up to so many tokens and inches of panels side by side
-PANEL, SMALL, NAMES = 2.6, 1.1, 1.8  # inches: longer side of a panel without digits, of one in the overview, and the names beside it
+TOKENS_WITH_DIGITS, PAGE_WITH_DIGITS = 12, 24  # cells hold digits up to so many tokens and inches of panels side by side
+PANEL, SMALL, NAMES = 2.6, 1.2, 1.8  # inches: longer side of a panel without digits, of one in the overview, and the names beside it
 MARGIN, GAP, LINE = 0.2, 0.3, 0.19  # inches: page edge, space between panels, height of a line of text
-EM = 0.62 / 72  # inches: width of a usual letter per point of its size
-GREY, MASKED = "#555555", "#eeeeee"
+EM, MIDDLE = 0.6 / 72, 0.36 / 72  # inches per point of size: width of a usual letter, half the height of a digit
+BAR = 0.4  # inches: least height of a colour bar
+INK, GREY, MASKED = "black", "#555555", "#eeeeee"
 
 
 def rounded(value: float, digits: int) -> str:
@@ -41,7 +44,7 @@ def rounded(value: float, digits: int) -> str:
         return "NaN" if math.isnan(value) else str(value)
     if abs(value) >= 1e5:
         return f"{value:.1e}".replace("e+", "e")
-    text = str(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+    text = format(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP), "f")
     return text if any(digit in text for digit in "123456789") else text.lstrip("-")
 
 
@@ -71,11 +74,16 @@ class Map:
     hatched: np.ndarray
     scale: Scale
 
+    def first(self, sequences: int) -> "Map":
+        """As much of it as is drawn."""
+        some = slice(sequences), slice(HEADS), slice(TOKENS), slice(TOKENS)
+        return replace(self, values=self.values[some], hatched=self.hatched[some])
+
 
 def maps(arrays: dict[str, np.ndarray], looks: dict) -> list[Map]:
     """The scores and the weights of a case, as far as it has them.
 
-    arrays: of `scaled`, `masked`, `keep` (boolean, True = attend) and `weights`, each [..., H, Lq, Lk], any float dtype.
+    arrays: of `qk`, `scaled`, `masked`, `keep` (boolean, True = attend) and `weights`, each [..., H, Lq, Lk], any float dtype.
     looks: {weights, scores}, names of colour maps. Masked is where `keep` is False or `masked` is -inf.
     """
     arrays = {name: a.astype(bool if name == "keep" else float).reshape(-1, *a.shape[-3:]) for name, a in arrays.items()}
@@ -85,7 +93,8 @@ def maps(arrays: dict[str, np.ndarray], looks: dict) -> list[Map]:
     masked = ~np.broadcast_to(arrays.get("keep", True), shape) | np.isneginf(arrays.get("masked", 0.0))
     found = []
     if "scaled" in arrays:
-        scores, name, formula = arrays["scaled"], "scaled scores", "scale × query · key"
+        scores, name = arrays["scaled"], "scaled scores"
+        formula = "scale × query · key" if "qk" in arrays else "as given"
         entering = arrays.get("masked", scores)
         if not np.array_equal(entering[~masked], scores[~masked], equal_nan=True):
             scores, name, formula = entering, "scores", "scaled, then softcap and bias"
@@ -118,7 +127,7 @@ class Grid:
     @property
     def left(self) -> float:
         """Room for the names of the queries."""
-        return _width(self.queries) + 0.08
+        return _width(self.queries) + 0.12
 
     @property
     def upright(self) -> bool:
@@ -128,17 +137,30 @@ class Grid:
     @property
     def above(self) -> float:
         """Room for the names of the keys."""
-        return (_width(self.keys) if self.upright else 0.11) + 0.08
+        return (_width(self.keys) if self.upright else 0.08) + 0.11
 
 
-def _width(names: list[str], size: float = 8) -> float:
-    return max(map(len, names)) * EM * size
+@lru_cache(4096)
+def _outline(text: str, font: FontProperties) -> tuple[np.ndarray, np.ndarray]:
+    """Points [n, 2] and codes [n] of the text's outline at a size of one point, in inches: once for PNG and SVG, and for all figures."""
+    points, codes = text_to_path.get_text_path(font, text, ismath=False)
+    return np.reshape(points, (-1, 2)) / (72 * text_to_path.FONT_SCALE), np.array(codes, dtype=np.uint8)
+
+
+def _width(lines: list[str], size: float = 8, font: FontProperties = REGULAR) -> float:
+    """Width of the widest line in inches."""
+    return size * max(_outline(line, font)[0][:, 0].max(initial=0) for line in lines)
+
+
+def _visible(text: str) -> str:
+    """`text` with escapes for what cannot be drawn, such as line breaks."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _names(tokens: list[str], most: int = 12) -> list[str]:
-    """Tokens as labels: on one line, not too long, visible."""
-    plain = ["".join(c if c.isprintable() else repr(c)[1:-1] for c in token) for token in tokens]
-    return [name if len(name) <= most else name[: most - 1] + "…" for name in (p if p.strip() else repr(p) for p in plain)]
+    """Tokens as labels: on one line, not too long, visible even if empty."""
+    names = [_visible(token) if token.strip(" ") else repr(token) for token in tokens]
+    return [name if len(name) <= most else name[: most - 1] + "…" for name in names]
 
 
 def _grid(case: dict, shown: list[Map], digits: int) -> Grid:
@@ -146,11 +168,11 @@ def _grid(case: dict, shown: list[Map], digits: int) -> Grid:
     heads, queries, keys = shown[0].values.shape[1:]
     names = _names(case["tokens"][:queries]), _names(case["key_tokens"][:keys])
     if max(queries, keys) <= TOKENS_WITH_DIGITS:
-        longest = max(len(rounded(value, digits)) for m in shown for value in m.values[~m.hatched].tolist() or [0.0])
-        width = max(0.46, longest * EM * 8 + 0.12)
+        longest = max((rounded(value, digits) for m in shown for value in m.values[~m.hatched].tolist() or [0.0]), key=len)
+        width = max(0.46, _width([longest]) + 0.15)
         if heads * keys * width <= PAGE_WITH_DIGITS:
             return Grid(*names, (width, 0.4), digits)
-    return Grid(*names, (min(0.3, PANEL / max(queries, keys)),) * 2)
+    return Grid(*names, (min(0.3, PANEL / keys), min(0.3, PANEL / queries)))
 
 
 class Page:
@@ -161,21 +183,30 @@ class Page:
         self.axes = self.figure.add_axes((0, 0, 1, 1))
         self.axes.set_axis_off()
         self.axes.autoscale(False)
+        self.words: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}  # outlines by colour
 
     def cut(self, width: float, height: float) -> Figure:
-        """The figure, cut to its size."""
+        """The figure, all words on it, cut to its size."""
+        for color, lines in self.words.items():
+            points, codes = (np.concatenate(parts) for parts in zip(*lines, strict=True))
+            points = np.round(points * 7200) / 7200  # hundredths of a point make short numbers in the SVG
+            self.axes.add_artist(PathPatch(Outline(points, codes), facecolor=color, linewidth=0, zorder=3))
+        width, height = round(width, 2), round(height, 2)
         self.figure.set_size_inches(width, height)
         self.axes.set(xlim=(0, width), ylim=(height, 0))
         return self.figure
 
-    def text(self, x: float, y: float, text: str, size: float = 8, ha: str = "center", va: str = "center", font=REGULAR, **looks) -> None:
-        """One line of text."""
-        self.axes.text(x, y, text, fontproperties=font, fontsize=size, ha=ha, va=va, parse_math=False, **looks)
+    def text(self, x: float, y: float, text: str, size: float = 8, anchor: float = 0.5, font=REGULAR, color=INK, upright=False) -> None:
+        """One line of text on the height y: from x (anchor 0), centred on x (0.5) or ending there (1); `upright`, it reads upwards."""
+        points, codes = _outline(text, font)
+        right, up = (points * size - [anchor * _width([text], size, font), MIDDLE * size]).T
+        right, up = (-up, right) if upright else (right, up)
+        self.words.setdefault(color, []).append((np.stack([x + right, y - up], axis=-1), codes))
 
     def paragraph(self, y: float, text: str, width: float, size: float, **looks) -> float:
         """Text from the left margin at `y`, broken to fit the page's `width`; returns where the next line goes."""
-        for line in textwrap.wrap(text, int((width - 2 * MARGIN) / (EM * size))):
-            self.text(MARGIN, y + LINE / 2, line, size, "left", **looks)
+        for line in textwrap.wrap(_visible(text), int((width - 2 * MARGIN) / (EM * size))):
+            self.text(MARGIN, y + LINE / 2, line, size, 0, **looks)
             y += LINE * max(1, size / 10)
         return y
 
@@ -183,7 +214,7 @@ class Page:
         """One heatmap whose first cell starts at (x, y), names of the keys on top."""
         colours = scale.rgba(values, hatched)
         width, height = grid.cell
-        if grid.digits is None:
+        if max(values.shape) > TOKENS_WITH_DIGITS:
             extent = (x, x + grid.width, y + grid.height, y)
             self.axes.imshow(colours, extent=extent, aspect="auto", interpolation="nearest")
         else:
@@ -194,18 +225,18 @@ class Page:
         if grid.digits is not None:
             for i, j in np.argwhere(~hatched):
                 text = rounded(values[i, j].item(), grid.digits).replace("-", "−")
-                ink = "white" if colours[i, j, :3] @ (0.299, 0.587, 0.114) < 0.5 else "black"
+                ink = "white" if colours[i, j, :3] @ (0.299, 0.587, 0.114) < 0.5 else INK
                 self.text(x + (j + 0.5) * width, y + (i + 0.5) * height, text, color=ink)
         for j in _some(grid.keys, width):
             if grid.upright:
-                self.text(x + (j + 0.5) * width, y - 0.05, grid.keys[j], va="bottom", rotation=90)
+                self.text(x + (j + 0.5) * width, y - 0.05, grid.keys[j], anchor=0, upright=True)
             else:
                 self.text(x + (j + 0.5) * width, y - 0.1, grid.keys[j])
 
     def queries(self, x: float, y: float, grid: Grid) -> None:
         """Names of the queries, left of a panel that starts at (x, y)."""
         for i in _some(grid.queries, grid.cell[1]):
-            self.text(x - 0.06, y + (i + 0.5) * grid.cell[1], grid.queries[i], ha="right")
+            self.text(x - 0.06, y + (i + 0.5) * grid.cell[1], grid.queries[i], anchor=1)
 
     def hatch(self, x: float, y: float, hatched: np.ndarray, cell: tuple[float, float]) -> None:
         """Hatching over the masked cells, one box for each run of them in a row."""
@@ -229,7 +260,7 @@ class Page:
         self.axes.imshow(scale.rgba(ramp, np.zeros_like(ramp, dtype=bool)), extent=extent, aspect="auto", interpolation="nearest")
         for value, at in ((scale.high, y), (middle, y + height / 2), (scale.low, y + height)):
             self.axes.plot((x + 0.13, x + 0.17), (at, at), color=GREY, linewidth=0.8)
-            self.text(x + 0.21, at, rounded(value, digits).replace("-", "−"), 7.5, "left")
+            self.text(x + 0.21, at, rounded(value, digits).replace("-", "−"), 7.5, 0)
 
 
 def _boxes(x: float, y: float, shape: tuple[int, int], cell: tuple[float, float]) -> np.ndarray:
@@ -243,13 +274,12 @@ def _some(names: list[str], space: float) -> range:
     return range(0, len(names), math.ceil(0.12 / space))
 
 
-def case_figure(case: dict, arrays: dict[str, np.ndarray], looks: dict) -> Figure:
+def case_figure(case: dict, whole: list[Map], looks: dict) -> Figure:
     """Scaled scores above weights, one column per head; both again for each sequence of a batch.
 
-    case: as in case.json. arrays: as for `maps`. looks: {digits, weights, scores} of config.yaml.
+    case: as in case.json. whole: its `maps`. looks: {digits, ...}, decimals in the cells.
     """
-    whole = maps(arrays, looks)
-    shown = [Map(m.name, m.formula, *(a[:SEQUENCES, :HEADS, :TOKENS, :TOKENS] for a in (m.values, m.hatched)), m.scale) for m in whole]
+    shown = [m.first(SEQUENCES) for m in whole]
     page = Page()
     if not shown:
         width = 5.0
@@ -262,11 +292,11 @@ def case_figure(case: dict, arrays: dict[str, np.ndarray], looks: dict) -> Figur
     y = _heading(page, case, " and ".join(m.name for m in shown), width)
     for sequence in range(sequences):
         if case["dims"].get("B"):
-            page.text(MARGIN, y + LINE, f"sequence {sequence}", 10, "left", font=BOLD)
+            page.text(MARGIN, y + LINE, f"sequence {sequence}", 10, 0, BOLD)
             y += 1.5 * LINE
         for m in shown:
-            page.text(left, y + LINE, m.name, 9, "left", font=BOLD)
-            page.text(left + _width([m.name], 10), y + LINE, m.formula, 8, "left", color=GREY)
+            page.text(left, y + LINE, m.name, 9, 0, BOLD)
+            page.text(left + _width([m.name], 9, BOLD) + 0.12, y + LINE, m.formula, 8, 0, color=GREY)
             y += 3.5 * LINE + grid.above
             for head in range(heads):
                 x = left + head * (grid.width + GAP)
@@ -274,9 +304,9 @@ def case_figure(case: dict, arrays: dict[str, np.ndarray], looks: dict) -> Figur
                 page.text(x + grid.width / 2, y - grid.above - 0.4 * LINE, "key j", 7.5, color=GREY)
                 page.panel(x, y, m.values[sequence, head], m.hatched[sequence, head], m.scale, grid)
             page.queries(left, y, grid)
-            page.text(MARGIN + LINE / 2, y + grid.height / 2, "query i", 7.5, color=GREY, rotation=90)
-            page.colour_bar(bar, y, grid.height, m.scale, looks["digits"])
-            y += grid.height
+            page.text(MARGIN + LINE / 2, y + grid.height / 2, "query i", 7.5, color=GREY, upright=True)
+            page.colour_bar(bar, y, max(grid.height, BAR), m.scale, looks["digits"])
+            y += max(grid.height, BAR) + 0.1
     y += LINE
     for note in _notes(whole, shown):
         y = page.paragraph(y, note, width, 7.5, color=GREY)
@@ -284,6 +314,7 @@ def case_figure(case: dict, arrays: dict[str, np.ndarray], looks: dict) -> Figur
 
 
 def _heading(page: Page, case: dict, what: str, width: float) -> float:
+    page.figure.set_label(_visible(f"{case['title']}: {what}"))
     y = page.paragraph(MARGIN, case["title"], width, 12, font=BOLD)
     y = page.paragraph(y, f"{case['suite']} / {case['name']}: {what}", width, 8.5)
     return page.paragraph(y, case["look"], width, 8.5, color=GREY)
@@ -297,24 +328,24 @@ def _notes(whole: list[Map], shown: list[Map]) -> list[str]:
     return notes + ([f"Drawn: {', '.join(missing)}."] if missing else [])
 
 
-def overview_figure(suite: dict, cases: list[dict], weights: list[Map], looks: dict) -> Figure:
+def overview_figure(suite: dict, cases: list[tuple[dict, Map]]) -> Figure:
     """The weights of many cases at a glance: one row per case, one column per head, one scale.
 
-    suite: {name, description, ...}. cases: case.json of each, and beside it its `weights`, of which the first sequence is drawn.
+    suite: {name, description, ...}. cases: case.json of each, with its map of weights, of which the first sequence is drawn.
     """
     page = Page()
-    rows = list(zip(cases, weights, strict=True))[:CASES]
-    drawn = [Map(m.name, m.formula, *(a[:1, :HEADS, :TOKENS, :TOKENS] for a in (m.values, m.hatched)), m.scale) for _, m in rows]
-    heads = max((m.values.shape[1] for m in drawn), default=1)
+    rows = [(case, m.first(1)) for case, m in cases[:CASES]]
+    heads = max((m.values.shape[1] for _, m in rows), default=1)
     grids = []
-    for (case, _), m in zip(rows, drawn, strict=True):
+    for case, m in rows:
         queries, keys = m.values.shape[2:]
-        side = SMALL / max(queries, keys)
-        grids.append(Grid(_names(case["tokens"][:queries], 8), _names(case["key_tokens"][:keys], 8), (side, side)))
+        cell = min(0.4, SMALL / keys), min(0.4, SMALL / queries)
+        grids.append(Grid(_names(case["tokens"][:queries], 8), _names(case["key_tokens"][:keys], 8), cell, 2 if min(cell) >= 0.3 else None))
     left = MARGIN + NAMES + max((grid.left for grid in grids), default=0)
     bar = left + heads * (SMALL + GAP) - GAP + 0.15
     width = max(5.2, bar + 0.45 + MARGIN)
-    y = page.paragraph(MARGIN, f"{suite['name']}: the weights at a glance", width, 12, font=BOLD)
+    page.figure.set_label(f"{suite['name']}: the weights at a glance")
+    y = page.paragraph(MARGIN, page.figure.get_label(), width, 12, font=BOLD)
     y = page.paragraph(y, suite["description"], width, 8.5, color=GREY)
     y = (
         page.paragraph(
@@ -324,11 +355,11 @@ def overview_figure(suite: dict, cases: list[dict], weights: list[Map], looks: d
     )
     for head in range(heads):
         page.text(left + head * (SMALL + GAP) + SMALL / 2, y, f"head {head}", 9)
-    for i, ((case, _), m, grid) in enumerate(zip(rows, drawn, grids, strict=True)):
+    for i, ((case, m), grid) in enumerate(zip(rows, grids, strict=True)):
         y += LINE + grid.above
-        title = textwrap.wrap(case["title"], int(NAMES / (EM * 8)))[:4]
-        for n, (line, colour) in enumerate([(case["name"], "black"), *((line, GREY) for line in title)]):
-            page.text(MARGIN, y + grid.height / 2 + (n - len(title) / 2) * 0.15, line, 8, "left", color=colour)
+        title = textwrap.wrap(_visible(case["title"]), int(NAMES / (EM * 8)))[:4]
+        for n, (line, colour) in enumerate([(case["name"], INK), *((line, GREY) for line in title)]):
+            page.text(MARGIN, y + grid.height / 2 + (n - len(title) / 2) * 0.15, line, 8, 0, color=colour)
         for head in range(m.values.shape[1]):
             page.panel(left + head * (SMALL + GAP), y, m.values[0, head], m.hatched[0, head], m.scale, grid)
         page.queries(left, y, grid)
@@ -336,6 +367,8 @@ def overview_figure(suite: dict, cases: list[dict], weights: list[Map], looks: d
             page.colour_bar(bar, y, SMALL, m.scale, 1)
         y += grid.height
     y += LINE
+    if any(m.hatched.any() for _, m in rows):
+        y = page.paragraph(y, "Hatched cells are masked.", width, 7.5, color=GREY)
     if len(cases) > CASES:
         y = page.paragraph(y, f"Drawn: the first {CASES} of {len(cases)} cases.", width, 7.5, color=GREY)
     return page.cut(width, y + MARGIN)
@@ -348,5 +381,5 @@ def write_png(figure: Figure, file: BinaryIO, dpi: int) -> None:
 
 
 def write_svg(figure: Figure, file: BinaryIO) -> None:
-    """Write `figure` as SVG, text as outlines, the same bytes each time."""
-    FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None, "Creator": None})
+    """Write `figure` as SVG, the same bytes each time, its label as title."""
+    FigureCanvasSVG(figure).print_svg(file, metadata={"Title": figure.get_label(), "Date": None, "Creator": None})

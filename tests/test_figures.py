@@ -1,0 +1,223 @@
+"""The figures: what stands in the cells, one scale for all, masked cells hatched, limits, and the same bytes each time."""
+
+import io
+import xml.etree.ElementTree
+
+import numpy as np
+import pytest
+
+import plots
+
+LOOKS = {"digits": 3, "dpi": 60, "weights": "Blues", "scores": "RdBu_r"}
+
+
+def softmax(scores):
+    with np.errstate(invalid="ignore"):  # a row without any key
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def example(shape, keep=None, dtype=float, **more):
+    """A case with so many [B,] heads, queries and keys, and its arrays; `keep` masks."""
+    scaled = np.random.default_rng(7).normal(size=shape)
+    masked = scaled if keep is None else np.where(keep, scaled, -np.inf)
+    arrays = {"qk": scaled, "scaled": scaled, "masked": masked, "weights": softmax(masked)}
+    arrays = {name: a.astype(dtype) for name, a in arrays.items()} | ({} if keep is None else {"keep": np.broadcast_to(keep, shape)})
+    case = {
+        "suite": "suite",
+        "name": "example",
+        "title": "An example",
+        "look": "What to see.",
+        "dims": {"B": shape[0]} if len(shape) == 4 else {},
+    }
+    return {**case, "tokens": [f"q{i}" for i in range(shape[-2])], "key_tokens": [f"k{j}" for j in range(shape[-1])], **more}, arrays
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """Every line of text that is drawn."""
+    lines, text = [], plots.Page.text
+
+    def record(page, x, y, line, *rest, **looks):
+        lines.append(line)
+        text(page, x, y, line, *rest, **looks)
+
+    monkeypatch.setattr(plots.Page, "text", record)
+    return lines
+
+
+def draw(case, arrays, looks=LOOKS):
+    """The figure of a case as SVG and PNG."""
+    figure = plots.case_figure(case, plots.maps(arrays, looks), looks)
+    svg, png = io.BytesIO(), io.BytesIO()
+    plots.write_svg(figure, svg)
+    plots.write_png(figure, png, looks["dpi"])
+    return svg.getvalue(), png.getvalue()
+
+
+@pytest.mark.parametrize(
+    "value, digits, text",
+    [
+        (0.28309, 3, "0.283"),
+        (0.0625, 3, "0.063"),
+        (-0.0625, 3, "-0.063"),
+        (0.5, 0, "1"),
+        (2.5, 0, "3"),
+        (2.675, 2, "2.67"),  # the double nearest to 2.675 lies below it
+        (-0.0004, 3, "0.000"),
+        (-0.0, 3, "0.000"),
+        (-0.4, 0, "0"),
+        (0.0, 12, "0.000000000000"),
+        (-3.4028234663852886e38, 3, "-3.4e38"),
+        (float(np.float32(0.1)), 12, "0.100000001490"),
+        (float("nan"), 3, "NaN"),
+        (float("-inf"), 3, "-inf"),
+    ],
+)
+def test_rounding_is_half_up_from_exact_decimals_without_minus_zero(value, digits, text):
+    assert plots.rounded(value, digits) == text
+
+
+def test_every_number_names_and_heads_are_written(written):
+    case, arrays = example((2, 3, 4))
+    draw(case, arrays)
+    for name in ("scaled", "weights"):
+        for value in arrays[name].ravel().tolist():
+            assert plots.rounded(value, 3).replace("-", "−") in written
+    for word in ("An example", "What to see.", "scaled scores", "weights", "head 0", "head 1", "query i", "key j", "q2", "k3"):
+        assert word in written
+    assert "head 2" not in written and "Hatched cells are masked." not in written
+
+
+def test_never_minus_zero(written):
+    case, arrays = example((1, 2, 2))
+    arrays["scaled"] = arrays["masked"] = np.full((1, 2, 2), -0.0001)
+    draw(case, arrays)
+    assert written.count("0.000") >= 4
+    assert not any(line in ("-0.000", "−0.000") for line in written)
+
+
+@pytest.mark.parametrize("how", ["keep", "masked"])
+def test_masked_cells_are_hatched_and_hold_no_digits(written, how):
+    case, arrays = example((1, 3, 3), keep=np.tril(np.ones((3, 3), dtype=bool)))
+    if how == "masked":
+        del arrays["keep"]
+    svg, _ = draw(case, arrays)
+    assert b"<pattern" in svg and "Hatched cells are masked." in written
+    cells = [line for line in written if line.lstrip("−").replace(".", "").isdigit()]
+    assert len(cells) == 2 * 6 + 2 * 3  # six open cells in each panel, three numbers at each colour bar
+    assert cells.count("0.000") == 2 and "−inf" not in written  # the zeros of the colour bars
+    assert b"<pattern" not in draw(*example((1, 3, 3)))[0]
+
+
+def test_masked_cells_with_a_weight_show_it(written):
+    keep = np.array([[False, False], [True, True]])
+    case, arrays = example((1, 2, 2), keep=keep)
+    arrays["weights"] = np.array([[[0.5, 0.5], [0.25, 0.75]]])
+    scores, weights = plots.maps(arrays, LOOKS)
+    assert scores.hatched[0, 0, 0].all() and not weights.hatched.any()
+    arrays["weights"][0, 0] = np.nan
+    draw(case, arrays)
+    assert "NaN" in written
+
+
+def test_scales():
+    for seed in (1.0, 5.0):
+        case, arrays = example((2, 2, 3, 3))
+        arrays["scaled"] = arrays["masked"] = arrays["scaled"] * seed
+        scores, weights = plots.maps(arrays, LOOKS)
+        assert (weights.scale.low, weights.scale.high) == (0, 1)
+        assert scores.scale.high == -scores.scale.low == np.abs(arrays["scaled"]).max()
+    zero = {"scaled": np.zeros((1, 2, 2)), "masked": np.zeros((1, 2, 2))}
+    assert plots.maps(zero, LOOKS)[0].scale.high == 1
+
+
+def test_scores_after_a_bias_are_called_so():
+    _, arrays = example((1, 2, 2))
+    assert plots.maps(arrays, LOOKS)[0].name == "scaled scores"
+    (scores, _) = plots.maps({**arrays, "masked": arrays["scaled"] + 1}, LOOKS)
+    assert scores.name == "scores" and (scores.values == arrays["scaled"] + 1).all()
+
+
+def test_digits_are_dark_on_light_and_light_on_dark():
+    case, arrays = example((1, 1, 2))
+    arrays["weights"] = np.array([[[0.0, 1.0]]])
+    page = plots.Page()
+    m = plots.maps(arrays, LOOKS)[1]
+    page.panel(0, 0, m.values[0, 0], m.hatched[0, 0], m.scale, plots.Grid(["q"], ["k0", "k1"], (0.5, 0.4), 3))
+    words = {colour: len(lines) for colour, lines in page.words.items()}
+    assert words == {"black": 3, "white": 1}  # 0.000 and two names of keys; 1.000
+
+
+@pytest.mark.parametrize("shape", [(1, 13, 13), (1, 3, 13), (1, 13, 3), (8, 6, 6)])
+def test_cells_too_small_for_digits_have_none(written, shape):
+    case, arrays = example(shape)
+    draw(case, arrays)
+    assert len([line for line in written if line.lstrip("−").replace(".", "").isdigit()]) == 6
+
+
+def test_panels_are_limited_and_the_figure_says_so(written):
+    case, arrays = example((3, 9, 130, 140))
+    draw(case, arrays)
+    assert "head 7" in written and "head 8" not in written
+    assert "sequence 1" in written and "sequence 2" not in written
+    said = " ".join(written)
+    for part in ("the first 2 of 3 sequences", "the first 8 of 9 heads", "the first 128 of 130 queries", "the first 128 of 140 keys"):
+        assert part in said
+
+
+@pytest.mark.parametrize("left_out", [("qk", "scaled", "masked"), ("weights",), ("qk", "scaled", "masked", "weights")])
+def test_what_a_case_lacks_is_left_out(written, left_out):
+    case, arrays = example((1, 2, 3))
+    svg, _ = draw(case, {name: a for name, a in arrays.items() if name not in left_out})
+    xml.etree.ElementTree.fromstring(svg)
+    assert ("scaled scores" in written) == ("scaled" not in left_out)
+    assert ("softmax of each row" in written) == ("weights" not in left_out)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_other_dtypes(dtype):
+    draw(*example((2, 2, 3), dtype=dtype, keep=np.array([[True, True, False], [True, True, True]])))
+
+
+def test_any_token_is_a_label(written):
+    tokens = ["$x_1$", "a\nb", "", "&<>\"'", "internationalisation", "\x00"]
+    case, arrays = example((1, 6, 6), tokens=tokens, key_tokens=tokens, title="a\x00 $title & <more")
+    svg, _ = draw(case, arrays)
+    xml.etree.ElementTree.fromstring(svg)
+    assert {"$x_1$", "a\\nb", "''", "internation…", "\\x00"} <= set(written)
+
+
+def test_everything_lies_on_the_page():
+    for shape in ((1, 1, 1), (2, 3, 3), (1, 2, 40), (1, 40, 2), (2, 8, 4, 4)):
+        case, arrays = example(shape, key_tokens=["a long token"] * shape[-1])
+        figure = plots.case_figure(case, plots.maps(arrays, LOOKS), LOOKS)
+        plots.write_png(figure, io.BytesIO(), 72)
+        width, height = figure.get_size_inches() * 72
+        for artist in figure.axes[0].patches + figure.axes[0].images + list(figure.axes[0].collections):
+            box = artist.get_window_extent()
+            assert min(box.x0, box.y0) >= 0 and box.x1 <= width and box.y1 <= height
+
+
+def test_same_bytes_each_time():
+    case, arrays = example((2, 2, 3, 3), keep=np.tril(np.ones((3, 3), dtype=bool)))
+    assert draw(case, arrays) == draw(case, arrays)
+    svg, png = draw(case, arrays)
+    assert b"<dc:date>" not in svg and png.startswith(b"\x89PNG")
+    assert b"<text" not in svg, "text is outlined, so that it looks the same wherever it is opened"
+
+
+def test_overview(written):
+    cases = []
+    for n in range(26):
+        case, arrays = example((2, 9, 3, 3) if n == 0 else (1, 2, 13), name=f"case_{n}")
+        cases.append((case, plots.maps(arrays, LOOKS)[1]))
+    figures = [plots.overview_figure({"name": "suite", "description": "Many cases."}, cases) for _ in range(2)]
+    files = [io.BytesIO(), io.BytesIO()]
+    for figure, file in zip(figures, files, strict=True):
+        plots.write_svg(figure, file)
+    assert files[0].getvalue() == files[1].getvalue()
+    assert "case_0" in written and "case_23" in written and "case_24" not in written
+    assert "head 7" in written and "head 8" not in written
+    assert "Drawn: the first 24 of 26 cases." in written
+    plots.write_svg(plots.overview_figure({"name": "suite", "description": ""}, []), io.BytesIO())
