@@ -1,11 +1,14 @@
 """YAML read strictly: what is written is what is meant, or it is a problem with a line number.
 
 Numbers follow YAML 1.2 (`1e-3` is a number). A plain scalar that YAML 1.1 and 1.2 read differently (`no`, `010`,
-`1_000`, a date) is refused instead of guessed. Duplicate keys, tags and merge keys are refused. UTF-8 in every locale.
+`1_000`, a date) is refused instead of guessed. So are keys without a value, duplicate keys, tags, merge keys, and aliases
+that nest without end or make much of little. UTF-8 in every locale.
 """
 
+import difflib
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,24 @@ import yaml
 INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)$")
 FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
 SPECIAL = re.compile(r"([-+]?)\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$")
-CONSTANTS = {"null": None, "~": None, "": None, "true": True, "false": False}
+CONSTANTS = {"null": None, "~": None, "true": True, "false": False}
+LARGEST_INTEGER = 2**63 - 1
+DEEPEST = 20  # levels; a number in a parameter of four dimensions stands on the eighth
+MOST_REPEATED = 1_000_000  # values that aliases may add to those written
+HINTS = {  # what would be right, by words of the parser's complaint
+    "mapping values are not allowed": 'quote a text that holds ": ", and write one key a line',
+    "cannot start any token": "quote a text that begins so",
+    "expected ',' or": "put a comma, or close the bracket",
+    "expected node content": "put a value, or close the bracket",
+    "expected key": "begin keys of one mapping in one column, and quote a text that holds quotes",
+    "expected '-'": "begin items of one list in one column",
+    "end of stream": "close the quote",
+    "undefined alias": "write the anchor (&name) before its alias (*name)",
+    "nesting depth": "a parameter has at most four dimensions",
+    "another document": "remove the line ---",
+    "escape": "use single quotes, where \\ is a plain character",
+    "control characters": "save the file as plain text",
+}
 AMBIGUOUS = re.compile(
     r"(yes|no|on|off|null|true|false)$"  # 1.1 booleans, and constants in unusual capitals
     r"|[-+]?[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?$"  # 010, 1_000
@@ -41,9 +61,9 @@ class Problem:
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
-        named = [f"case {self.case}"] * bool(self.case) + [self.field] * bool(self.field)
-        text = ": ".join([where, *map(str, named), self.message])
-        return " ".join(text.encode("utf-8", "backslashreplace").decode().split())
+        named = [f"case {short(self.case)}"] * bool(self.case) + [short(self.field)] * bool(self.field)
+        text = ": ".join([where, *named, self.message])
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 class Problems(Exception):
@@ -64,15 +84,19 @@ class _Loader(yaml.CSafeLoader):
 
 
 class Document:
-    """A YAML file as plain Python values (`data`), able to say on which line each of them stands."""
+    """A YAML file as plain Python values (`data`), able to say on which line each of them stands.
+
+    `problems` lists what is not plain in it (such values are kept as text). A file that is no YAML at all raises `Problems`.
+    """
 
     def __init__(self, path: Path, name: str):
-        """Read `path`; problems call the file `name`. Raises `Problems`."""
+        """Read `path`; problems call the file `name`."""
         self.name = name
         self.problems: list[Problem] = []
-        self._built: dict[int, Any] = {}  # by node, so that an alias is the same object and is read once
+        self._built: dict[int, tuple[Any, int]] = {}  # value and size by node, so that an alias is the same object and is read once
+        self._size = 0  # values so far, those that aliases repeat included
         try:
-            text = path.read_bytes().decode("utf-8-sig")
+            self._text = text = path.read_bytes().decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = error.object[: error.start].count(b"\n") + 1
             byte = error.object[error.start]
@@ -83,15 +107,11 @@ class Document:
             self.root = _Loader(text).get_single_node()
             self.data = self._value(self.root, ()) if self.root else None
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            self._fail(mark.line + 1 if mark else None, f"not YAML: {error.problem or error.context}")
+            self._fail(*_complaint(error, text))
         except yaml.YAMLError as error:
             line = text[: getattr(error, "position", None) or 0].count("\n") + 1
-            self._fail(line, f"not YAML: {getattr(error, 'reason', error)}")
-        except RecursionError:
-            self._fail(None, "nested too deeply; a parameter has at most four dimensions")
-        if self.problems:
-            raise Problems(self.problems)
+            reason = getattr(error, "reason", str(error))
+            self._fail(line, f"not YAML: {reason}{_hint(reason)}")
 
     def line(self, path: tuple) -> int | None:
         """Line of the value at `path` (keys and indices), or of the nearest thing around it that exists."""
@@ -128,15 +148,28 @@ class Document:
         self.problems.append(Problem(self.name, node.start_mark.line + 1, case, field, message))
 
     def _value(self, node: yaml.Node, path: tuple) -> Any:
-        if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, path)
-        if id(node) not in self._built:
-            self._built[id(node)] = self._collection(node, path)
-        return self._built[id(node)]
+        start, line = self._size, node.start_mark.line + 1
+        if id(node) in self._built:
+            value, size = self._built[id(node)]
+            self._size += size
+        elif isinstance(node, yaml.ScalarNode):
+            value, wrong = _read(node)
+            self._size += 1
+            if wrong:
+                self._problem(node, path, wrong)
+        elif len(path) > DEEPEST:
+            self._fail(line, "nested too deeply, or an alias that holds itself; a parameter has at most four dimensions")
+        else:
+            value = self._collection(node, path)
+            self._built[id(node)] = value, self._size - start
+        if self._size > len(self._text) + MOST_REPEATED:
+            self._fail(line, f"aliases repeat more than {MOST_REPEATED:,} values; write out what is meant")
+        return value
 
     def _collection(self, node: yaml.Node, path: tuple) -> list | dict:
         if node.tag not in ("sequence", "mapping"):
-            self._problem(node, path, f"tag {node.tag} is not supported; write the plain value")
+            self._problem(node, path, f"{_tag(node)} is not supported; write the plain value")
+            return []
         if isinstance(node, yaml.SequenceNode):
             return [self._value(child, (*path, i)) for i, child in enumerate(node.value)]
         result, lines = {}, {}
@@ -147,33 +180,79 @@ class Document:
             if key_node.tag == "plain" and key_node.value == "<<":
                 self._problem(key_node, path, "merge keys (<<) are not supported; use `extends`")
                 continue
-            key, before = self._scalar(key_node, (*path, key_node.value)), len(self.problems)
-            if not isinstance(key, str) and before == len(self.problems):
-                self._problem(key_node, path, f'name {key_node.value} reads as {kind(key)}; quote it: "{key_node.value}"')
             key, line = key_node.value, key_node.start_mark.line + 1
+            value, wrong = _read(key_node)
+            if wrong or not isinstance(value, str):
+                message = f'the name {short(key)} is not text in every version of YAML; quote it: "{short(key)}"'
+                self._problem(key_node, (*path, key), message)
             if key in lines:
                 self._problem(key_node, (*path, key), f"duplicate key, first on line {lines[key]}; keep one of them")
             lines.setdefault(key, line)
-            result[key] = self._value(child, (*path, key))
+            result.setdefault(key, self._value(child, (*path, key)))
         return result
 
-    def _scalar(self, node: yaml.ScalarNode, path: tuple) -> Any:
-        text = node.value
-        if node.tag == "quoted":
-            return text
-        if node.tag != "plain":
-            self._problem(node, path, f"tag {node.tag} is not supported; write the plain value")
-        elif INTEGER.match(text):
-            return int(text) if len(text) < 4000 else math.inf
-        elif FLOAT.match(text):
-            return float(text)
-        elif text in CONSTANTS:
-            return CONSTANTS[text]
-        elif special := SPECIAL.match(text):
-            return math.nan if special[3] else float(special[1] + "inf")
-        elif AMBIGUOUS.match(text):
-            self._problem(node, path, f'{text} changes its meaning between YAML versions; quote it ("{text}") or write it out')
-        return text
+
+def _read(node: yaml.ScalarNode) -> tuple[Any, str | None]:
+    """The value of a scalar, and what is wrong with it (it is then its text)."""
+    text = node.value
+    if node.tag == "quoted" or (node.tag == "plain" and node.style):
+        return text, None
+    if node.tag != "plain":
+        return text, f"{_tag(node)} is not supported; write the plain value"
+    if INTEGER.match(text):
+        if abs(float(text)) < LARGEST_INTEGER:
+            return int(text), None
+        return text, f"{short(text)} is too large; whole numbers end at {LARGEST_INTEGER}, beyond it write 1.0e+25"
+    if FLOAT.match(text):
+        return float(text), None
+    if text in CONSTANTS:
+        return CONSTANTS[text], None
+    if special := SPECIAL.match(text):
+        return math.nan if special[3] else float(special[1] + "inf"), None
+    if AMBIGUOUS.match(text):
+        plain = "true, false or null" if text.isalpha() else "a plain number such as 10 or 0.5"
+        return (
+            text,
+            f'{short(text)} changes its meaning between YAML versions; quote it if it is text ("{short(text)}"), else write {plain}',
+        )
+    return text, None if text else "has no value; write one, or null to remove what is inherited"
+
+
+def _complaint(error: yaml.MarkedYAMLError, text: str) -> tuple[int | None, str]:
+    """Line and message for what the YAML parser says."""
+    mark = error.problem_mark
+    line = "".join(text.splitlines()[mark.line : mark.line + 1])
+    begun = f" {error.context} that begins on line {error.context_mark.line + 1}:" if error.context else ""
+    hint = "; indent with spaces, not with tabs" if line[mark.column : mark.column + 1] == "\t" else _hint(error.problem)
+    return mark.line + 1, f"not YAML:{begun} {error.problem}{hint}"
+
+
+def _hint(complaint: str) -> str:
+    return next((f"; {hint}" for words, hint in HINTS.items() if words in complaint), "")
+
+
+def _tag(node: yaml.Node) -> str:
+    return f"tag {short(node.tag.replace('tag:yaml.org,2002:', '!!'))}"
+
+
+def short(value: object) -> str:
+    """`value` as text of at most 80 characters."""
+    text = str(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def shown(value: Any) -> str:
+    """A loaded value in words: 'text (four)', 'a number (2.5)', 'a list' …"""
+    if value is None or isinstance(value, list | dict):
+        return kind(value)
+    return f"{kind(value)} ({short(str(value).lower() if isinstance(value, bool) else value)})"
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """The known name that is nearest to `word`, as a question; or all that are known."""
+    known = list(known)
+    close = difflib.get_close_matches(str(word), known, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}" * bool(known)
 
 
 def kind(value: Any) -> str:
@@ -181,4 +260,4 @@ def kind(value: Any) -> str:
     if isinstance(value, bool):
         return "a boolean"
     names = {type(None): "nothing (null)", str: "text", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
-    return names[type(value)]
+    return names.get(type(value), f"a {type(value).__name__}")

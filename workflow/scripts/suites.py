@@ -3,15 +3,14 @@
 Everything wrong with the config and with all its suites is collected and raised at once as `Problems`.
 """
 
-import difflib
-import math
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from cases import resolve
-from strict_yaml import Document, Problem, Problems, kind
+from strict_yaml import Document, Problem, Problems, did_you_mean, kind, short, shown
 
 NAME = re.compile(r"[a-z0-9_]+")
 RESERVED = ("archive", "logs", "studies", "conformance", "judge")  # folders of results/ that are not suites
@@ -27,13 +26,15 @@ def load_config(path: Path, overrides: dict) -> dict:
     document = Document(path, path.as_posix())
     schema = _schema("config")
     data = document.data
-    problems = []
+    problems = list(document.problems)
     if not isinstance(data, dict):
-        message = f"holds {kind(data)}, should hold a mapping such as `suites: all`"
-        raise Problems([Problem(document.name, None, None, None, message)])
+        problems.append(Problem(document.name, None, None, None, f"{_holds(data)}, should hold a mapping such as `suites: all`"))
+        raise Problems(problems)
     for source, values, line in ((document.name, data, document.line), ("--config", overrides, lambda _: None)):
         for where, message in _violations(schema, values):
-            problems.append(Problem(source, line(where), None, _dotted(where), message))
+            problem = Problem(source, line(where), None, _dotted(where), message)
+            if not _said(problem, document.problems):
+                problems.append(problem)
     if problems:
         raise Problems(problems)
     config = {}
@@ -49,15 +50,17 @@ def load_config(path: Path, overrides: dict) -> dict:
 def load_suites(config: dict, folder: Path) -> dict[str, dict]:
     """Every suite that `config` names, from `folder`, by name: {description, figures, files, cases}. Raises `Problems`."""
     found = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-    problems = [Problem(path.as_posix(), None, None, None, "suites end in .yaml; rename the file") for path in sorted(folder.glob("*.yml"))]
+    misnamed = [path for path in sorted(folder.glob("*.[yY]*")) if path.suffix.lower() in (".yml", ".yaml") and path.suffix != ".yaml"]
+    problems = [Problem(path.as_posix(), None, None, None, "the name of a suite ends in .yaml; rename the file") for path in misnamed]
     names = list(found) if config["suites"] == "all" else config["suites"]
-    if not names:
+    if not names and not misnamed:
         problems.append(Problem(folder.as_posix(), None, None, None, "holds no suite; add one, as config/README.md shows"))
     suites = {}
     for name in names:
         try:
             if name not in found:
-                raise Problems([Problem("config", None, None, "suites", f"no suite {name} in {folder}{_did_you_mean(name, found)}")])
+                source, message = f"{(folder.parent / 'config.yaml').as_posix()} or --config", f"no suite {name} in {folder.as_posix()}"
+                raise Problems([Problem(source, None, None, "suites", message + did_you_mean(name, found))])
             suites[name] = load_suite(found[name], config["limits"])
         except Problems as error:
             problems += error.problems
@@ -82,15 +85,15 @@ class _Suite:
     """The loading of one suite: `problems` found, and `result` if there are none."""
 
     def __init__(self, document: Document, path: Path, limits: dict):
-        self.document, self.problems = document, []
+        self.document, self.problems = document, list(document.problems)
         self.schema = _schema("suite")
         self.case_schema = {"$defs": self.schema["$defs"], **self.schema["$defs"]["case"]}
         data = document.data
         if not NAME.fullmatch(path.stem) or path.stem in RESERVED:
-            message = f"suites are called by small letters, digits and _, and not {', '.join(RESERVED)}; rename the file"
-            self._report((), message)
+            taken = "is taken by a folder of results/" if path.stem in RESERVED else "should have only small letters, digits and _"
+            self._report((), f"the name {path.stem} {taken}; rename the file")
         if not isinstance(data, dict):
-            self._report((), f"holds {kind(data)}, should hold a mapping with `cases:`")
+            self._report((), f"{_holds(data)}, should hold a mapping with `cases:`")
             return
         for where, message in _violations(self.schema, data):
             self._report(where, message)
@@ -100,7 +103,7 @@ class _Suite:
         figures = data.get("figures", "all")
         for i, name in enumerate(figures if isinstance(figures, list) else []):
             if name not in self.raw:
-                self._report(("figures", i), f"no case {name} in this suite{_did_you_mean(str(name), self.raw)}")
+                self._report(("figures", i), f"no case {name} in this suite{did_you_mean(name, self.raw)}")
         if not self.problems:
             specs = [spec for case in cases.values() for spec in case["parameters"].values()]
             files = [spec["file"] for spec in specs if isinstance(spec, dict) and "file" in spec]
@@ -122,7 +125,8 @@ class _Suite:
         if place is None:  # say it where the nearest thing around it stands
             place = next((p for p in places if field and self.document.has(p[:3])), where)
         problem = Problem(self.document.name, self.document.line(place), case, _dotted(field), message)
-        if not any((p.line, p.field, p.message) == (problem.line, problem.field, message) for p in self.problems):
+        again = any((p.line, p.field, p.message) == (problem.line, problem.field, message) for p in self.problems)
+        if not again and not _said(problem, self.document.problems):
             self.problems.append(problem)
 
     def _lineage(self, name: str) -> list[str] | None:
@@ -131,12 +135,17 @@ class _Suite:
         while "extends" in self.raw[lineage[-1]]:
             parent = self.raw[lineage[-1]]["extends"]
             where = ("cases", lineage[-1], "extends")
-            if not isinstance(parent, str) or parent not in self.raw:
-                known = parent if isinstance(parent, str) else kind(parent)
-                self._report(where, f"no case {known} in this suite{_did_you_mean(str(parent), self.raw)}")
+            if not isinstance(parent, str):
+                self._report(where, f"is {shown(parent)}, should be the name of a case")
+                return None
+            if parent not in self.raw:
+                self._report(where, f"no case {short(parent)} in this suite{did_you_mean(parent, self.raw)}")
                 return None
             if parent in lineage:
-                self._report(("cases", name, "extends"), f"goes in a circle: {' -> '.join([*lineage, parent])}")
+                circle = lineage[lineage.index(parent) :]
+                first = circle.index(min(circle, key=list(self.raw).index))  # so that each circle is told once
+                circle = circle[first:] + circle[: first + 1]
+                self._report(("cases", circle[0], "extends"), f"goes in a circle: {' -> '.join(circle)}; remove one of these")
                 return None
             lineage.append(parent)
         return lineage
@@ -158,7 +167,8 @@ class _Suite:
         violations = list(_violations(self.case_schema, merged))
         for where, message in violations:
             report(where, message)
-        if violations or len(self.problems) > before:
+        unread = {problem.case for problem in self.document.problems}
+        if violations or len(self.problems) > before or not unread.isdisjoint(lineage):
             return None
         return resolve(merged, path.stem, name, path.parent, limits, report)
 
@@ -168,7 +178,7 @@ class _Suite:
         for key, value in change.items():
             if value is None:
                 if result.pop(key, None) is None:
-                    self._report((*where, key), "null removes what a case inherits, but nothing is inherited here; leave the key out")
+                    self._report((*where, key), "null removes what is inherited, but nothing is inherited here; leave the key out")
             elif isinstance(value, dict) and len(where) == 2:
                 result[key] = self._merge(base.get(key) or {}, value, (*where, key)) if isinstance(base.get(key, {}), dict) else value
             else:
@@ -188,7 +198,7 @@ def _violations(schema: dict, value: Any) -> Iterator[tuple[tuple, str]]:
     finite = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
         {
             "integer": lambda _, v: isinstance(v, int) and not isinstance(v, bool),
-            "number": lambda _, v: isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v),
+            "number": lambda _, v: isinstance(v, int | float) and not isinstance(v, bool) and abs(v) <= sys.float_info.max,
         }
     )
     validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=finite)
@@ -199,35 +209,31 @@ def _violations(schema: dict, value: Any) -> Iterator[tuple[tuple, str]]:
 def _explain(error) -> Iterator[tuple[tuple, str]]:
     """A jsonschema error as (path, message) in words of the user."""
     where, value, rule = tuple(error.absolute_path), error.instance, error.validator_value
-    got = f"{kind(value)} ({value})" if isinstance(value, str | int | float) else kind(value)
+    if "propertyNames" in error.absolute_schema_path:
+        limit = f"at most {rule} of them" if error.validator == "maxLength" else "nothing else"
+        yield (*where, value), f"the name {short(value)!r} should have small letters, digits and _, {limit}"
+        return
     match error.validator:
         case "additionalProperties":
             known = error.schema["properties"]
             for key in [key for key in value if key not in known]:
-                yield (*where, key), f"unknown key{_did_you_mean(key, known)}"
-        case "type":
-            names = {"array": "a list", "object": "a mapping", "string": "text", "number": "a finite number", "integer": "a whole number"}
-            hint = "; write it as 1.0e-9, since 1e-9 is text on the command line" if isinstance(value, str) and _numeric(value) else ""
-            yield where, f"is {got}, should be {' or '.join(names[t] for t in ([rule] if isinstance(rule, str) else rule))}{hint}"
-        case "pattern" if "[" in rule:
-            where = where if error.parent is None else (*where, value)
-            yield where, f"the name {value!r} may hold only small letters, digits and _"
-        case "propertyNames":
-            yield (*where, value), f"the name {value!r} may hold only small letters, digits and _"
-        case "pattern":
-            choices = re.sub(r"[\^$\\]|^\^?\(|\)\$$", "", rule).split("|")
-            yield where, f"is {value!r}, should be {' or '.join(choices)}{_did_you_mean(value, choices, ' ')}"
+                yield (*where, key), f"unknown key{did_you_mean(key, known)}"
+        case "type" | "pattern":
+            yield where, f"is {shown(value)}, should be {_expected(error.schema, value)}"
+        case "enum" if isinstance(value, str):
+            yield where, f"is {shown(value)}, should be {' or '.join(rule)}"
         case "enum":
-            yield where, f"is {value!r}, should be one of {', '.join(rule)}"
+            pass  # the type is wrong, too, and says so
         case "required":
             for key in [key for key in rule if key not in value]:
                 yield where, f"{key} is missing; add it"
         case "minItems" | "minProperties":
             yield where, "is empty; give at least one"
         case "maxProperties":
-            yield where, f"says {' and '.join(map(str, value))}; choose one"
+            yield where, f"says {' and '.join(map(short, value))}; choose one"
         case "uniqueItems":
-            yield where, "names something twice; name each once"
+            twice = next(item for i, item in enumerate(value) if item in value[:i])
+            yield where, f"names {shown(twice)} twice; name it once"
         case "minimum":
             yield where, f"is {value}, should be at least {rule}"
         case "exclusiveMinimum":
@@ -235,21 +241,31 @@ def _explain(error) -> Iterator[tuple[tuple, str]]:
         case "maximum":
             yield where, f"is {value}, should be at most {rule}"
         case _:
-            yield where, error.message
+            yield where, short(error.message)
 
 
-def _numeric(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+def _expected(schema: dict, value: Any) -> str:
+    """What `schema` takes, in words; with advice if `value` is a number in quotes."""
+    names = {"array": "a list", "object": "a mapping", "string": "text", "number": "a finite number", "integer": "a whole number"}
+    if "pattern" in schema:
+        choices = re.sub(r"^\^\(?|\)?\$$|\\", "", schema["pattern"]).replace("|", " or ")
+        names["string"] = "a name of small letters, digits and _" if "[" in choices else choices
+    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+    advice = ""
+    if isinstance(value, str) and not {"number", "integer"}.isdisjoint(types) and re.fullmatch(r"[-+0-9.eE]*[0-9]", value):
+        advice = "; write the number without quotes (and with --config as 1.0e-9)"
+    elif isinstance(value, str) and "array" in types and "object" not in types:
+        advice = f"; write [{short(value)}]"
+    return " or ".join(names[name] for name in types) + advice
 
 
-def _did_you_mean(word: str, known, otherwise: str | None = None) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    if close:
-        return f"; did you mean {close[0]}?"
-    return (f"; known: {', '.join(known)}" if known else "") if otherwise is None else otherwise.strip()
+def _said(problem: Problem, problems: list[Problem]) -> bool:
+    """Whether one of `problems` is about the same place."""
+    return any(p.field == problem.field and (p.line == problem.line or p.case == problem.case) for p in problems)
+
+
+def _holds(data: Any) -> str:
+    return "is empty" if data is None else f"holds {kind(data)}"
 
 
 def _dotted(path: tuple) -> str | None:
