@@ -22,6 +22,8 @@ rule parameters:
         directory("results/{suite}/parameters"),
     log:
         "results/logs/{suite}/parameters.log",
+    conda:
+        "../../envs/attention.yaml"
     params:
         limits=config["limits"],
     script:
@@ -36,6 +38,8 @@ rule projections:
         directory("results/{suite}/projections"),
     log:
         "results/logs/{suite}/projections.log",
+    conda:
+        "../../envs/attention.yaml"
     script:
         "../scripts/projections.py"
 
@@ -49,6 +53,8 @@ rule scores:
         directory("results/{suite}/scores"),
     log:
         "results/logs/{suite}/scores.log",
+    conda:
+        "../../envs/attention.yaml"
     script:
         "../scripts/scores.py"
 
@@ -62,6 +68,8 @@ rule weights:
         directory("results/{suite}/weights"),
     log:
         "results/logs/{suite}/weights.log",
+    conda:
+        "../../envs/attention.yaml"
     script:
         "../scripts/weights.py"
 
@@ -76,6 +84,8 @@ rule contexts:
         directory("results/{suite}/contexts"),
     log:
         "results/logs/{suite}/contexts.log",
+    conda:
+        "../../envs/attention.yaml"
     script:
         "../scripts/contexts.py"
 
@@ -93,5 +103,7 @@ rule outputs:
         directory("results/{suite}/outputs"),
     log:
         "results/logs/{suite}/outputs.log",
+    conda:
+        "../../envs/attention.yaml"
     script:
         "../scripts/outputs.py"

@@ -33,6 +33,8 @@ rule figures:
         overview_png="results/{suite}/overview.png",
     log:
         "results/logs/{suite}/figures.log",
+    conda:
+        "../../envs/attention.yaml"
     params:
         looks=config["looks"],
     script:

@@ -8,8 +8,7 @@ rule reference:
     input:
         parameters="results/{suite}/parameters",
         code=[
-            "workflow/scripts/artifacts.py",
-            "workflow/scripts/attention/arrays.py",
+            *STAGE,
             "workflow/scripts/references/__init__.py",
             "workflow/scripts/references/torch_manual.py",
             "workflow/scripts/references/torch_mha.py",
@@ -22,6 +21,8 @@ rule reference:
         "results/logs/{suite}/reference_{library}.log",
     wildcard_constraints:
         library="torch",
+    conda:
+        "../../envs/attention.yaml"
     script:
         "../scripts/reference.py"
 
@@ -36,8 +37,7 @@ rule comparison:
         outputs="results/{suite}/outputs",
         torch="results/{suite}/references/torch",
         code=[
-            "workflow/scripts/artifacts.py",
-            "workflow/scripts/attention/arrays.py",
+            *STAGE,
             "workflow/scripts/compare.py",
             "workflow/scripts/references/__init__.py",
         ],
@@ -45,6 +45,8 @@ rule comparison:
         directory("results/{suite}/comparison"),
     log:
         "results/logs/{suite}/comparison.log",
+    conda:
+        "../../envs/attention.yaml"
     params:
         gates=config["gates"],
     script:

@@ -8,7 +8,7 @@ rule summary:
     input:
         comparisons=expand("results/{suite}/comparison", suite=SUITES),
         template="workflow/report/summary.html.jinja2",
-        code=["workflow/scripts/artifacts.py", "workflow/scripts/summaries.py"],
+        code=[*STAGE, "workflow/scripts/summaries.py"],
     output:
         json="results/summary.json",
         html=report(
@@ -19,6 +19,8 @@ rule summary:
         text="results/summary.txt",
     log:
         "results/logs/summary.log",
+    conda:
+        "../../envs/attention.yaml"
     script:
         "../scripts/summary.py"
 
@@ -29,10 +31,12 @@ rule verdict:
         text="results/summary.txt",
         environment="results/environment.json",
         figures=expand("results/{suite}/figures", suite=DRAWN),
-        code=["workflow/scripts/artifacts.py", "workflow/scripts/summaries.py"],
+        code=[*STAGE, "workflow/scripts/summaries.py"],
     output:
         "results/verdict.txt",
     log:
         "results/logs/verdict.log",
+    conda:
+        "../../envs/attention.yaml"
     script:
         "../scripts/verdict.py"

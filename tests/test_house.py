@@ -1,0 +1,263 @@
+"""The house is in order: what documents, schemas, rules and pins say of each other is true."""
+
+import ast
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import ROOT
+
+from strict_yaml import Document
+from suites import load_config, load_suite
+
+SCRIPTS = ROOT / "workflow" / "scripts"
+SCHEMAS = sorted((ROOT / "workflow" / "schemas").glob("*.yaml"))
+GUIDE = (ROOT / "config" / "README.md").read_text("utf-8")
+PAGES = [path for folder in (ROOT, ROOT / "config", ROOT / "results", ROOT / "benchmarks") for path in sorted(folder.glob("*.md"))]
+
+
+# Rules, as far as this page needs them: the text of each directive by rule and name
+
+
+def snakefiles() -> list[Path]:
+    return [ROOT / "Snakefile", *sorted((ROOT / "workflow" / "rules").glob("*.smk"))]
+
+
+def rules() -> dict[str, dict[str, str]]:
+    """{rule: {directive: text}} of every rule."""
+    found = {}
+    for path in snakefiles():
+        for name, body in re.findall(r"^rule (\w+):\n((?:(?: .*)?\n)+)", path.read_text("utf-8") + "\n", re.MULTILINE):
+            found[name] = dict(re.findall(r"^    (\w+):(.*(?:\n(?:        .*)?)*)", body, re.MULTILINE))
+    return found
+
+
+def constants() -> dict[str, list]:
+    """The lists that rule files define from constants and from each other, such as `STAGE`."""
+    known: dict[str, list] = {}
+    for path in snakefiles():
+        for name, text in re.findall(r"^([A-Z_]+) = (\[[^\]]*\])$", path.read_text("utf-8"), re.MULTILINE):
+            tree = ast.parse(text, mode="eval")
+            if {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} <= set(known):
+                known[name] = eval(text, {}, known)
+    return known
+
+
+def code(directives: dict[str, str]) -> list[str]:
+    """What a rule lists as `input: code=`."""
+    call = ast.parse(f"f({directives.get('input', '').strip()})", mode="eval").body
+    keyword = next((keyword.value for keyword in call.keywords if keyword.arg == "code"), None)
+    return eval(compile(ast.Expression(keyword), "code", "eval"), {}, constants()) if keyword else []
+
+
+def script(directives: dict[str, str]) -> Path:
+    return SCRIPTS / Path(ast.literal_eval(directives["script"].strip())).name
+
+
+def imports(source: Path) -> Iterator[Path]:
+    """The modules of workflow/scripts that `source` imports itself. A package counts if it holds more than a docstring."""
+    text = source.read_text("utf-8")
+    if 'import_module(f"references.' in text:
+        yield from sorted((SCRIPTS / "references").glob("*.py"))
+    names = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    for name in names:
+        module = SCRIPTS / f"{name.replace('.', '/')}.py"
+        package = SCRIPTS / name.split(".")[0] / "__init__.py"
+        if module.is_file():
+            yield module
+        if package.is_file() and len(ast.parse(package.read_text("utf-8")).body) > 1:
+            yield package
+
+
+def needed(source: Path) -> set[str]:
+    """Every module of workflow/scripts that `source` imports, directly or through others."""
+    found, waiting = set(), [source]
+    while waiting:
+        new = set(imports(waiting.pop())) - found
+        found |= new
+        waiting += new
+    return {path.relative_to(ROOT).as_posix() for path in found - {source}}
+
+
+SCRIPTED = {name: directives for name, directives in rules().items() if "script" in directives}
+
+
+def test_rules_are_found():
+    assert {"parameters", "weights", "comparison", "verdict"} <= set(SCRIPTED)
+    text = "".join(path.read_text("utf-8") for path in snakefiles())
+    assert len(rules()) == len(re.findall(r"^\s*(?:rule|checkpoint)\b", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("rule", SCRIPTED)
+def test_code_lists_what_the_script_imports(rule: str):
+    listed = code(SCRIPTED[rule])
+    assert len(listed) == len(set(listed))
+    assert {path for path in listed if path.endswith(".py")} == needed(script(SCRIPTED[rule]))
+    assert all((ROOT / path).is_file() for path in listed)
+
+
+@pytest.mark.parametrize("rule", SCRIPTED)
+def test_a_rule_has_a_log_and_an_environment(rule: str):
+    assert "results/logs/" in SCRIPTED[rule].get("log", "")
+    assert SCRIPTED[rule].get("conda", "").strip() == '"../../envs/attention.yaml"'
+
+
+def test_every_script_belongs_to_a_rule():
+    used = {script(directives) for directives in SCRIPTED.values()}
+    libraries = {ROOT / path for source in used for path in needed(source)} | {SCRIPTS / "attention" / "__init__.py"}
+    assert set(SCRIPTS.rglob("*.py")) == used | libraries
+
+
+def test_slurm_groups_name_rules():
+    profile = yaml.safe_load((ROOT / "profiles" / "slurm" / "config.yaml").read_text("utf-8"))
+    assert {group.split("=")[0] for group in profile["groups"]} <= set(rules())
+
+
+# Pins
+
+
+def pins(name: str) -> set[str]:
+    lines = (ROOT / "envs" / name).read_text("utf-8").splitlines()
+    return {line.strip() for line in lines if line.strip() and not line.startswith(("#", "-r"))}
+
+
+def test_conda_has_the_pins_of_pip():
+    environment = yaml.safe_load((ROOT / "envs" / "attention.yaml").read_text("utf-8"))
+    (pip,) = [item["pip"] for item in environment["dependencies"] if isinstance(item, dict)]
+    assert set(pip) == pins("requirements.txt")
+    assert environment["channels"][0] == "conda-forge"
+    (python,) = [item for item in environment["dependencies"] if str(item).startswith("python=")]
+    assert python in ("python=3.11", "python=3.12")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "envs").glob("*.txt")), ids=lambda path: path.name)
+def test_requirements_are_pinned(path: Path):
+    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9.]+", pin) for pin in pins(path.name))
+
+
+# Schemas and config/README.md
+
+
+def properties(schema: dict, prefix: str = "") -> Iterator[tuple[str, dict, bool]]:
+    """(dotted name, rule, whether required) of every key that a schema knows."""
+    for name, rule in schema.get("properties", {}).items():
+        yield prefix + name, rule, name in schema.get("required", [])
+        yield from properties(rule, f"{prefix}{name}.")
+
+
+def keys() -> list[tuple[str, dict, bool]]:
+    found = []
+    for path in SCHEMAS:
+        schema = Document(path, path.name).data
+        for part in (schema, *schema.get("$defs", {}).values()):
+            found += properties(part)
+    return found
+
+
+def rows() -> dict[str, list[str]]:
+    """The cells after the key in each row of config/README.md's tables."""
+    lines = re.findall(r"^\| `([^`|]+)` \|(.*)\|$", GUIDE, re.MULTILINE)
+    return {key: [cell.strip() for cell in cells.split(" | ")] for key, cells in lines}
+
+
+@pytest.mark.parametrize(("key", "rule", "required"), keys(), ids=[key for key, _, _ in keys()])
+def test_key_is_described_in_schema_and_guide(key: str, rule: dict, required: bool):
+    assert rule.get("description")
+    assert {"type", "enum", "$ref"} & set(rule)
+    kind, default, meaning = rows()[key]
+    assert kind and default and meaning
+    assert required == (default == "required")
+    assert not (required and "default" in rule)
+    stated = rule.get("default")
+    if stated not in (None, {}):
+        assert default.strip("`") in (stated, json.dumps(stated)) or float(default.strip("`")) == stated
+
+
+def test_guide_knows_no_other_keys():
+    assert set(rows()) <= {key for key, _, _ in keys()} | {"x", "scaled"}  # the two name beginnings in a table of their own
+
+
+def examples() -> list:
+    found = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+    return [pytest.param(example, id=str(i)) for i, example in enumerate(found)]
+
+
+@pytest.mark.parametrize("example", examples())
+def test_examples_of_the_guide_load(example: str, tmp_path: Path):
+    limits = {"max_array_mb": 256}
+    path = tmp_path / "example.yaml"
+    if example.startswith("  "):  # a case to be added to a suite that is there
+        example = (ROOT / "config" / "suites" / "handworked.yaml").read_text("utf-8") + example
+    path.write_text(example, "utf-8")
+    if "cases:" in example:
+        assert load_suite(path, limits)["cases"]
+    else:
+        assert load_config(path, {})
+
+
+def test_shipped_config_says_every_default():
+    schema = Document(ROOT / "workflow" / "schemas" / "config.schema.yaml", "config").data
+    path = ROOT / "config" / "config.yaml"
+    assert set(Document(path, "config").data) == set(schema["properties"]) - {"archive"}
+    config = load_config(path, {})
+    for key, rule, _ in properties(schema):
+        value = config
+        for part in key.split("."):
+            value = value[part]
+        if rule["default"] != {}:
+            assert value == rule["default"], key
+
+
+# Pages
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path):
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert not missing
+
+
+def test_readme_gives_two_commands_for_a_fresh_clone():
+    commands = [line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if line.startswith("python3 -m venv .venv && ")]
+    assert len(commands) == 2
+    assert commands[0].endswith("snakemake --cores 1") and "envs/requirements.txt" in commands[0]
+    assert "python -m pytest" in commands[1] and "envs/requirements-test.txt" in commands[1]
+
+
+def test_picture_of_the_readme_is_small():
+    picture = ROOT / "docs" / "overview.png"
+    assert "docs/overview.png" in (ROOT / "README.md").read_text("utf-8")
+    assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size < 200_000
+
+
+def test_changelog_and_citation_name_the_same_version():
+    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert headings[0] == "Unreleased"
+    versions = [tuple(map(int, re.fullmatch(r"(\d+)\.(\d+)\.(\d+)(?: \(.*\))?", heading).groups())) for heading in headings[1:]]
+    assert versions == sorted(set(versions), reverse=True)
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+    assert citation["cff-version"] == "1.2.0"
+    assert citation["version"] == ".".join(map(str, versions[0]))
+    assert citation["license"] in (ROOT / "LICENSE").read_text("utf-8")
+    assert all(author.get("name") for author in citation["authors"])
+
+
+def test_no_file_names_a_place_of_one_machine():
+    listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True)
+    if listing.returncode:
+        pytest.skip("not a git clone")
+    place = re.compile(rb"(?<![\w.~/}-])(/(home|root|Users|tmp|mnt|opt|work)/[\w.]|[A-Z]:\\\w)")
+    paths = [ROOT / name for name in listing.stdout.decode("utf-8").split("\0") if name]
+    named = [path for path in paths if path.is_file() and path.suffix != ".png" and place.search(path.read_bytes())]
+    assert not named

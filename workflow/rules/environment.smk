@@ -1,0 +1,28 @@
+"""What made the numbers: packages, machine, libraries, variables, git. In: the pinned requirements. Out: environment.json.
+
+It is written anew when a package, one of the variables or the state of git changes.
+"""
+
+from environment_facts import git_state, installed, variables
+
+
+rule environment:
+    input:
+        lock="envs/requirements.txt",
+        code=[
+            "workflow/scripts/artifacts.py",
+            "workflow/scripts/attention/arrays.py",
+            "workflow/scripts/environment_facts.py",
+        ],
+    output:
+        "results/environment.json",
+    log:
+        "results/logs/environment.log",
+    conda:
+        "../../envs/attention.yaml"
+    params:
+        installed=installed(),
+        variables=variables(),
+        git=git_state(Path()),
+    script:
+        "../scripts/environment.py"

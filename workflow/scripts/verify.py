@@ -1,0 +1,15 @@
+"""Rule verify: what is wrong with an archive, one line each, or one line saying that it is whole."""
+
+import sys
+from pathlib import Path
+
+from archives import check_archive
+
+for stream in (sys.stdout, sys.stderr):
+    stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+if not snakemake.params.archive:
+    sys.exit("Error: which archive? Say `snakemake --cores 1 verify --config archive=results/archive/DIGEST.zip`")
+findings, manifest = check_archive(Path(snakemake.params.archive).expanduser())
+if findings:
+    sys.exit("\n".join(findings))
+print(f"whole: {len(manifest['files'])} files, digest {manifest['digest']}", flush=True)
