@@ -7,7 +7,7 @@ from snakemake.utils import min_version
 
 min_version("9.0")
 
-sys.path.insert(0, "workflow/scripts")
+sys.path.insert(0, str(Path(workflow.basedir) / "workflow" / "scripts"))
 
 from strict_yaml import Problems
 from suites import load_config, load_suites
