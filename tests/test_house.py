@@ -176,6 +176,7 @@ def test_key_is_described_in_schema_and_guide(key: str, rule: dict, required: bo
     kind, default, meaning = rows()[key]
     assert kind and default and meaning
     assert required == (default == "required")
+    assert all(f"`{choice}`" in kind for choice in rule.get("enum", []))
     assert not (required and "default" in rule)
     stated = rule.get("default")
     if stated not in (None, {}):
