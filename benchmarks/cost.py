@@ -1,9 +1,10 @@
 """What a run costs, as ratios to one Python process that imports NumPy and torch and computes one case (one_case.py).
 
-    python benchmarks/cost.py            # about five minutes; prints a Markdown table and a line about the machine
+    python benchmarks/cost.py            # some minutes; prints a Markdown table and a line about the machine
 
-Works in a temporary copy. What is compared is run in turns, A B C A B C …, so that a slow minute of the machine slows all of it; the
-medians are compared. One turn before the first warms up file caches and bytecode.
+Works in a temporary folder. What is compared is run in turns, A B C A B C …, so that a slow minute of the machine slows all of it; the
+medians are compared. A first turn, which does not count, warms up file caches and bytecode. Every clean run has a fresh folder, for
+some file systems are slow to create files just after many were deleted.
 """
 
 import os
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 from generate import suite
@@ -22,39 +24,76 @@ from generate import suite
 ROOT = Path(__file__).parent.parent
 ROUNDS = 5
 CASES = 1000
+Command = tuple[Path, list[str]]  # where to run Python, and with which arguments
 
 
-def copy_project(to: Path) -> Path:
-    """What a run needs, with nothing built."""
+def fresh(source: Path, to: Path) -> Path:
+    """A copy, at `to`, of what a run needs, with nothing built."""
     for folder in ("workflow", "config", "profiles", "envs"):
-        shutil.copytree(ROOT / folder, to / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy2(ROOT / "Snakefile", to)
+        shutil.copytree(source / folder, to / folder)
+    shutil.copy2(source / "Snakefile", to)
     return to
 
 
-def run(folder: Path, *command: str) -> None:
-    """Run a Python command in `folder`, quietly; an error shows what it said."""
-    done = subprocess.run([sys.executable, *command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def seconds(command: Command) -> float:
+    """How long a Python command takes; an error shows what it said."""
+    folder, args = command
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, *args], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode:
         sys.exit(done.stdout.decode("utf-8", "replace"))
+    return time.perf_counter() - start
 
 
-def clean(folder: Path) -> None:
-    """Remove everything that was built."""
-    for name in ("results", ".snakemake"):
-        shutil.rmtree(folder / name, ignore_errors=True)
+def medians(turns: dict[str, Callable[[Path], Command]], folder: Path, rounds: int) -> dict[str, float]:
+    """Median seconds by name, over so many rounds in turns; each turn makes its command from the path of a new folder."""
+    took: dict[str, list[float]] = {name: [] for name in turns}
+    for i in range(rounds + 1):
+        for name, prepare in turns.items():
+            took[name].append(seconds(prepare(folder / f"{name}_{i}")))
+    return {name: statistics.median(values[1:]) for name, values in took.items()}
 
 
-def medians(turns: dict[str, tuple[Callable[[], None], Callable[[], None]]], rounds: int) -> dict[str, float]:
-    """Median seconds of each entry (prepare, measured) over so many rounds in turns, after one round that does not count."""
-    seconds: dict[str, list[float]] = {name: [] for name in turns}
-    for _ in range(rounds + 1):
-        for name, (prepare, measured) in turns.items():
-            prepare()
-            start = time.perf_counter()
-            measured()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values[1:]) for name, values in seconds.items()}
+def snakemake(cores: int, *args: str) -> list[str]:
+    return ["-m", "snakemake", "--cores", str(cores), *args]
+
+
+def measure(folder: Path) -> list[tuple[str, float, str, str]]:
+    """Rows of the table: what, seconds, ratio, goal."""
+    handworked = ("--config", "suites=[handworked]")
+    built, empty = fresh(ROOT, folder / "built"), folder / "empty"
+    seconds((built, snakemake(1, *handworked)))
+    empty.mkdir()
+    (empty / "Snakefile").touch()
+
+    def cases(count: int) -> Callable[[Path], Command]:
+        def prepare(to: Path) -> Command:
+            suites = fresh(built, to) / "config" / "suites"
+            shutil.rmtree(suites)
+            suites.mkdir()
+            (suites / "many.yaml").write_text(suite(count), encoding="utf-8")
+            return to, snakemake(1)
+
+        return prepare
+
+    one_case = [str(ROOT / "benchmarks" / "one_case.py"), str(ROOT / "config" / "suites" / "handworked.yaml")]
+    turns: dict[str, Callable[[Path], Command]] = {
+        "process": lambda to: (folder, one_case),
+        "clean_1": lambda to: (fresh(built, to), snakemake(1, *handworked)),
+        "empty": lambda to: (empty, snakemake(1)),
+        "no_op": lambda to: (built, snakemake(1, *handworked)),
+        "clean_2": lambda to: (fresh(built, to), snakemake(2, *handworked)),
+    }
+    t = medians(turns, folder, ROUNDS) | medians({"one": cases(1), "many": cases(CASES)}, folder, ROUNDS // 2)
+    case = (t["many"] - t["one"]) / (CASES - 1)
+    return [
+        ("one process: imports NumPy and torch, computes one case", t["process"], "1", ""),
+        ("clean `handworked`, `--cores 1`", t["clean_1"], f"{t['clean_1'] / t['process']:.2f}×", "≤ 4×"),
+        ("clean `handworked`, `--cores 2`", t["clean_2"], f"{t['clean_2'] / t['process']:.2f}×", "≤ 4×"),
+        ("Snakemake on an empty Snakefile", t["empty"], "1", ""),
+        ("nothing to be done", t["no_op"], f"{t['no_op'] / t['empty']:.2f}×", "≤ 1.5×"),
+        (f"one more case, out of {CASES:,}", case, f"{case / t['process']:.4f}×", "≤ 0.01× and ≤ 10 ms"),
+    ]
 
 
 def machine() -> str:
@@ -62,70 +101,14 @@ def machine() -> str:
     cpu = Path("/proc/cpuinfo")
     lines = cpu.read_text("utf-8").splitlines() if cpu.exists() else []
     model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
-    versions = [f"{package} {_version(package)}" for package in ("snakemake", "numpy", "torch")]
+    versions = [f"{package} {version(package)}" for package in ("snakemake", "numpy", "torch")]
     return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, {', '.join(versions)}"
-
-
-def _version(package: str) -> str:
-    from importlib.metadata import version
-
-    return version(package)
-
-
-def measure(folder: Path) -> list[tuple[str, float, str, str]]:
-    """Rows of the table: what, seconds, ratio, goal."""
-    project, empty = copy_project(folder / "project"), folder / "empty"
-    empty.mkdir()
-    (empty / "Snakefile").touch()
-    suites = project / "config" / "suites"
-    original = suites / "handworked.yaml"
-    many = copy_project(folder / "many")
-    shutil.rmtree(many / "config" / "suites")
-    (many / "config" / "suites").mkdir()
-
-    def generate(cases: int) -> None:
-        clean(many)
-        (many / "config" / "suites" / "many.yaml").write_text(suite(cases), encoding="utf-8")
-
-    def snakemake(where: Path, cores: int, *args: str) -> Callable[[], None]:
-        return lambda: run(where, "-m", "snakemake", "--cores", str(cores), *args)
-
-    def nothing() -> None:
-        pass
-
-    handworked = ("--config", "suites=[handworked]")
-    t = medians(
-        {
-            "process": (nothing, lambda: run(folder, str(ROOT / "benchmarks" / "one_case.py"), str(original))),
-            "clean 1": (lambda: clean(project), snakemake(project, 1, *handworked)),
-            "empty": (nothing, snakemake(empty, 1)),
-            "no-op": (nothing, snakemake(project, 1, *handworked)),
-            "clean 2": (lambda: clean(project), snakemake(project, 2, *handworked)),
-        },
-        ROUNDS,
-    )
-    t |= medians(
-        {
-            "one": (lambda: generate(1), snakemake(many, 1)),
-            "many": (lambda: generate(CASES), snakemake(many, 1)),
-        },
-        ROUNDS // 2,
-    )
-    case = (t["many"] - t["one"]) / (CASES - 1)
-    return [
-        ("the process that computes one case", t["process"], "1", ""),
-        ("clean `handworked`, `--cores 1`", t["clean 1"], f"{t['clean 1'] / t['process']:.2f}×", "≤ 4×"),
-        ("clean `handworked`, `--cores 2`", t["clean 2"], f"{t['clean 2'] / t['process']:.2f}×", "≤ 4×"),
-        ("Snakemake on an empty Snakefile", t["empty"], "1", ""),
-        ("nothing to be done", t["no-op"], f"{t['no-op'] / t['empty']:.2f}×", "≤ 1.5×"),
-        (f"one more case, out of {CASES}", case, f"{case / t['process']:.4f}×", "≤ 0.01× and ≤ 10 ms"),
-    ]
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         rows = measure(Path(folder))
     print("| what | time | ratio | goal |\n|---|---|---|---|")
-    for what, seconds, ratio, goal in rows:
-        print(f"| {what} | {f'{seconds:.2f} s' if seconds > 0.1 else f'{seconds * 1000:.1f} ms'} | {ratio} | {goal} |")
+    for what, time_taken, ratio, goal in rows:
+        print(f"| {what} | {f'{time_taken:.2f} s' if time_taken > 0.1 else f'{time_taken * 1000:.1f} ms'} | {ratio} | {goal} |")
     print(f"\nMedians of {ROUNDS} turns (the thousand cases: {ROUNDS // 2}); {machine()}.")

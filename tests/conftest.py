@@ -12,15 +12,34 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 
 
+def copy_project(to: Path) -> Path:
+    """A copy, at `to`, of what a run needs, with nothing built."""
+    for folder in ("workflow", "config", "profiles", "envs"):
+        shutil.copytree(ROOT / folder, to / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ("Snakefile", "results/README.md"):
+        (to / file).parent.mkdir(exist_ok=True)
+        shutil.copy2(ROOT / file, to / file)
+    return to
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy of what a run needs, with nothing built."""
-    copy = tmp_path / "project"
-    for folder in ("workflow", "config", "profiles", "envs"):
-        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("Snakefile", "results/README.md"):
-        (copy / file).parent.mkdir(exist_ok=True)
-        shutil.copy2(ROOT / file, copy / file)
+    return copy_project(tmp_path / "project")
+
+
+@pytest.fixture(scope="session")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess]:
+    """A copy of the project in which everything was built once, and what that run said."""
+    copy = copy_project(tmp_path_factory.mktemp("built") / "project")
+    return copy, run(copy)
+
+
+@pytest.fixture(scope="session")
+def built(first_run: tuple[Path, subprocess.CompletedProcess]) -> Path:
+    """A copy of the project in which everything was built once; for tests that only read."""
+    copy, done = first_run
+    assert done.returncode == 0, done.stderr
     return copy
 
 

@@ -7,8 +7,10 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, redirect_stderr
+from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +18,13 @@ import numpy as np
 from attention.arrays import CATALOGUE, axes
 
 SHOWN = 4096  # stage.json holds the values of arrays with at most so many elements
+ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def write_bytes(path: Path, write: Callable) -> None:
     """Let `write(file)` fill `path`, which appears whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".part")
+    temporary = f"{path}.part"
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(temporary, "wb") as file:
         write(file)
     os.replace(temporary, path)
@@ -34,7 +37,9 @@ def write_text(path: Path, text: str) -> None:
 
 def write_array(path: Path, array: np.ndarray) -> None:
     """Write `array` as .npy: C order, no pickles."""
-    write_bytes(path, lambda file: np.save(file, np.ascontiguousarray(array), allow_pickle=False))
+    npy = BytesIO()  # np.save asks a real file for its position several times, which costs more than writing a small array
+    np.save(npy, np.ascontiguousarray(array), allow_pickle=False)
+    write_bytes(path, lambda file: file.write(npy.getbuffer()))
 
 
 def write_json(path: Path, value: object) -> None:
@@ -50,11 +55,11 @@ def read_json(path: Path) -> dict:
 def _json(value: object, newline: str) -> str:
     inner = newline + "  "
     if isinstance(value, dict) and value and any(isinstance(item, dict | list) for item in value.values()):
-        rows = [f"{json.dumps(key, ensure_ascii=False)}: {_json(item, inner)}" for key, item in value.items()]
+        rows = [f"{ENCODE(key)}: {_json(item, inner)}" for key, item in value.items()]
         return "{" + inner + ("," + inner).join(rows) + newline + "}"
     if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
         return "[" + inner + ("," + inner).join(_json(item, inner) for item in value) + newline + "]"
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return ENCODE(value)
 
 
 def values(array: np.ndarray) -> list:
@@ -66,12 +71,29 @@ def values(array: np.ndarray) -> list:
     return flat.reshape(array.shape).tolist()
 
 
-def read_arrays(folder: Path) -> dict[str, np.ndarray]:
-    """The arrays of one case's folder by name, in alphabetical order; none if there is no such folder."""
+def read_array(path: Path) -> np.ndarray:
+    """What `write_array` wrote."""
+    npy = path.read_bytes()
+    start = 10 + int.from_bytes(npy[8:10], "little")  # the header's length stands in bytes 8 and 9, the header follows
+    shape, dtype = _header(npy[:start])
+    return np.frombuffer(npy, dtype, offset=start).reshape(shape).copy()
+
+
+@lru_cache
+def _header(head: bytes) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype from the head of a .npy file; remembered, for to parse it costs more than to read a small array."""
+    file = BytesIO(head)
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    return shape, dtype
+
+
+def read_arrays(folder: Path, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
+    """The arrays of one case's folder by name, in alphabetical order: all, or those of `names` that are there."""
     if not folder.is_dir():
         return {}
-    names = sorted(name for name in os.listdir(folder) if name.endswith(".npy"))
-    return {name[:-4]: np.load(folder / name, allow_pickle=False) for name in names}
+    found = sorted(name[:-4] for name in os.listdir(folder) if name.endswith(".npy"))
+    return {name: read_array(folder / f"{name}.npy") for name in found if names is None or name in names}
 
 
 def write_stage(folder: Path, stage: str, case: dict, arrays: dict[str, np.ndarray]) -> None:
@@ -111,13 +133,15 @@ def logged(path: str) -> Iterator[None]:
 
 
 def run_stage(snakemake, compute: Callable[[dict, dict], dict]) -> None:
-    """One stage of one suite: for every case read the arrays of the stages named as inputs, compute, write."""
+    """One stage of one suite: for every case read what its arrays are made from, out of the stages named as inputs, compute, write."""
     with logged(snakemake.log[0]):
         folders = [Path(folder) for name, folder in snakemake.input.items() if name != "code"]
         output = Path(snakemake.output[0])
         output.mkdir(parents=True, exist_ok=True)
         for case in read_suite(snakemake.input.parameters)[1]:
+            made = case["arrays"][output.name]
+            needed = {*made, *(source for name in made for source in CATALOGUE[name].made_from)}
             arrays = {}
             for folder in folders:
-                arrays |= read_arrays(folder / case["name"])
+                arrays |= read_arrays(folder / case["name"], needed)
             write_stage(output / case["name"], output.name, case, compute(case, arrays))

@@ -9,14 +9,15 @@ from references import LIBRARIES
 with logged(snakemake.log[0]):
     library, output = snakemake.wildcards.library, Path(snakemake.output[0])
     parameters = Path(snakemake.input.parameters)
-    cases = read_suite(parameters)[1]
-    for name in LIBRARIES[library]:
-        adapter = import_module(f"references.{library}_{name}")
-        reasons = {}
-        for case in cases:
+    adapters = {name: import_module(f"references.{library}_{name}") for name in LIBRARIES[library]}
+    unsupported: dict = {name: {} for name in adapters}
+    for case in read_suite(parameters)[1]:
+        arrays = read_arrays(parameters / case["name"])
+        for name, adapter in adapters.items():
             if reason := adapter.supports(case):
-                reasons[case["name"]] = reason
+                unsupported[name][case["name"]] = reason
                 continue
-            for array, value in adapter.run(case, read_arrays(parameters / case["name"])).items():
+            for array, value in adapter.run(case, arrays).items():
                 write_array(output / name / case["name"] / f"{array}.npy", value)
+    for name, reasons in unsupported.items():
         write_json(output / name / "unsupported.json", reasons)

@@ -1,0 +1,176 @@
+"""What runs again after an edit, and what never depends on how it was run: a small tree built once, copied for each test."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import contents, copy_project, run
+
+DRAWN = """
+cases:
+  whole:
+    heads: 2
+    sizes: {Lq: 3, d_model: 4}
+    parameters:
+      x: {grid: {}}
+      w_q: {normal: {seed: 1}}
+      w_k: {normal: {seed: 2}}
+      w_v: {normal: {seed: 3}}
+      w_o: {normal: {seed: 4}}
+  removed:
+    extends: whole
+    heads: 1
+  last:
+    extends: whole
+    scale: 0.25
+    claims: {scaled: {at: [0, 0, 0], values: "0.5"}}
+"""
+PLAIN = """
+figures: none
+cases:
+  scores:
+    parameters: {scaled: [[[0.5, 1.0], [2.0, 3.0]]], v: [[1.0], [2.0]]}
+"""
+STAGES = ["parameters", "projections", "scores", "weights", "contexts", "outputs"]
+AFTER = {"comparison", "summary", "verdict"}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree with the suites `drawn` and `plain`, built with two cores."""
+    project = with_small_suites(copy_project(tmp_path_factory.mktemp("small") / "project"))
+    done = run(project)
+    assert done.returncode == 0, done.stderr
+    return project
+
+
+@pytest.fixture
+def tree(small: Path, tmp_path: Path) -> Path:
+    """A copy of the small tree with everything built."""
+    return Path(shutil.copytree(small, tmp_path / "tree"))
+
+
+def with_small_suites(project: Path) -> Path:
+    suites = project / "config" / "suites"
+    shutil.rmtree(suites)
+    suites.mkdir()
+    (suites / "drawn.yaml").write_text(DRAWN, encoding="utf-8")
+    (suites / "plain.yaml").write_text(PLAIN, encoding="utf-8")
+    return project
+
+
+def pending(project: Path) -> dict[str, set[str]]:
+    """What a run would make anew: the suites by rule, "" for a rule that serves all of them."""
+    lines = [line.split("\t") for line in run(project, "--summary").stdout.splitlines()]
+    made: dict[str, set[str]] = {}
+    for output, _, rule, *_, plan in lines[1:]:
+        if plan != "no update":
+            folders = output.split("/")
+            made.setdefault(rule, set()).add(folders[1] if len(folders) > 2 else "")
+    return made
+
+
+def results(project: Path) -> dict[str, bytes]:
+    """Every result but the logs."""
+    return {name: data for name, data in contents(project / "results").items() if not name.startswith("logs/")}
+
+
+def written(project: Path) -> dict[str, int]:
+    """When each result was last written."""
+    return {name: (project / "results" / name).stat().st_mtime_ns for name in results(project)}
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def test_second_run_has_nothing_to_do(tree: Path) -> None:
+    before = written(tree)
+    done = run(tree)
+    assert done.returncode == 0
+    assert "Nothing to be done" in done.stdout + done.stderr
+    assert written(tree) == before
+
+
+def test_editing_a_suite_reruns_that_suite(tree: Path) -> None:
+    before, numbers = written(tree), results(tree)
+    edit(tree / "config" / "suites" / "plain.yaml", "0.5", "0.75")
+    assert pending(tree) == {**{rule: {"plain"} for rule in [*STAGES, "reference", "comparison"]}, "summary": {""}, "verdict": {""}}
+    assert run(tree).returncode == 0
+    after = written(tree)
+    assert {name for name in before if after[name] == before[name]} == {n for n in before if n.startswith("drawn/")} | {
+        "README.md",
+        "environment.json",
+    }
+    assert results(tree)["plain/weights/scores/weights.npy"] != numbers["plain/weights/scores/weights.npy"]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_editing_a_stage_reruns_it_and_what_follows(tree: Path, stage: str) -> None:
+    with open(tree / "workflow" / "scripts" / "attention" / f"{stage}.py", "a", encoding="utf-8") as module:
+        module.write("# edited\n")
+    expected = {*STAGES[STAGES.index(stage) :], *AFTER}
+    expected |= {"figures"} if stage not in ("contexts", "outputs") else set()
+    expected |= {"reference"} if stage == "parameters" else set()
+    assert set(pending(tree)) == expected
+
+
+def test_an_edited_stage_is_run(tree: Path) -> None:
+    before, numbers = written(tree), results(tree)
+    with open(tree / "workflow" / "scripts" / "attention" / "contexts.py", "a", encoding="utf-8") as module:
+        module.write("# edited\n")
+    assert run(tree).returncode == 0
+    rewritten = {name.split("/")[1] for name, when in written(tree).items() if when != before[name] and "/" in name}
+    assert rewritten == {"contexts", "outputs", "comparison"}
+    assert results(tree) == numbers
+    assert "Nothing to be done" in run(tree).stderr
+
+
+def test_a_removed_case_leaves_nothing_behind(tree: Path) -> None:
+    assert any("removed" in name for name in results(tree))
+    suite = tree / "config" / "suites" / "drawn.yaml"
+    suite.write_text(re.sub(r"  removed:\n(    .*\n)+", "", DRAWN), encoding="utf-8")
+    assert run(tree).returncode == 0
+    left = results(tree)
+    assert not [name for name in left if "removed" in name]
+    assert not [name for name, data in left.items() if name.endswith((".json", ".html", ".txt")) and b"removed" in data]
+    assert {name.split("/")[2] for name in left if name.startswith("drawn/weights/")} == {"whole", "last"}
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "results/drawn/parameters/removed",  # in the middle of a stage
+        "results/drawn/references/torch/sdpa",  # in a job that other jobs run beside
+        "results/drawn/figures/removed.png",
+    ],
+)
+def test_killed_and_recovered(small: Path, tmp_path: Path, moment: str) -> None:
+    project = with_small_suites(copy_project(tmp_path / "killed"))
+    command = [sys.executable, "-m", "snakemake", "--cores", "2"]
+    process = subprocess.Popen(command, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 120
+    while not (project / moment).exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (project / "results" / "verdict.txt").exists()
+    assert run(project, "--unlock").returncode == 0
+    done = run(project, "--rerun-incomplete", cores=1)
+    assert done.returncode == 0, done.stderr
+    assert results(project) == results(small)
+
+
+def test_same_bytes_however_it_is_run(small: Path, tmp_path: Path) -> None:
+    project = with_small_suites(copy_project(tmp_path / "other"))
+    done = run(project, cores=1, env={"PYTHONHASHSEED": "1", "TZ": "Asia/Kathmandu", "LC_ALL": "C", "PYTHONUTF8": "0", "COLUMNS": "40"})
+    assert done.returncode == 0, done.stderr
+    assert results(project) == results(small)

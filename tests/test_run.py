@@ -1,0 +1,197 @@
+"""The default run as a user starts it: what it prints, what it writes, and what it says when a comparison fails."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import contents, run
+
+CASES = {
+    "handworked": ["two_heads", "one_head", "without_bias", "without_output_projection", "permuted_tokens", "batched"],
+    "tutorial": ["identity_attention", "seeded_projection", "seeded_multihead", "figure_1_2", "figure_3_2"],
+}
+STAGES = ["parameters", "projections", "scores", "weights", "contexts", "outputs"]
+REFERENCES = {"torch.mha", "torch.sdpa", "torch.manual"}
+LOADED = re.compile(r"""<(script|link|img|iframe|source|object)\b[^>]*\b(src|href|data)\s*=\s*["']?\s*(https?:)?//""", re.IGNORECASE)
+
+
+def strict(path: Path) -> dict:
+    """A JSON file; NaN and infinity are refused, as a strict reader does."""
+    return json.loads(path.read_text("utf-8"), parse_constant=pytest.fail)
+
+
+def comparison(project: Path, suite: str, case: str) -> dict:
+    return strict(project / "results" / suite / "comparison" / f"{case}.json")
+
+
+@pytest.fixture
+def summary(built: Path) -> dict:
+    return strict(built / "results" / "summary.json")
+
+
+def test_the_table_stands_on_the_terminal(first_run: tuple[Path, subprocess.CompletedProcess]) -> None:
+    project, done = first_run
+    assert done.returncode == 0, done.stderr
+    table = (project / "results" / "verdict.txt").read_text("utf-8")
+    assert table in done.stdout
+    head, _, handworked, tutorial, *_ = table.splitlines()
+    assert head.split() == ["suite", "cases", "claims", "errata", "torch.mha", "torch.sdpa", "torch.manual"]
+    assert handworked.split()[:4] == ["handworked", "6", "51", "0"]
+    assert tutorial.split()[:4] == ["tutorial", "5", "25", "21"]
+    assert "tutorial/figure_1_2 weights[0, 0, 0]: printed 0.83, right 0.92" in table
+
+
+def test_summary(summary: dict) -> None:
+    assert set(summary) == {"suites", "errata", "failures"}
+    assert summary["failures"] == []
+    for suite, cases in CASES.items():
+        entry = summary["suites"][suite]
+        assert set(entry) == {"cases", "claims", "references"}
+        assert entry["cases"] == len(cases)
+        assert set(entry["claims"]) == {"checked", "errata"}
+        assert set(entry["references"]) == REFERENCES
+        assert all(sum(counts.values()) == len(cases) for counts in entry["references"].values())
+    assert all(counts == {"pass": 6} for counts in summary["suites"]["handworked"]["references"].values())
+
+
+def test_errata(summary: dict) -> None:
+    found = [(erratum["suite"], erratum["case"], erratum["array"]) for erratum in summary["errata"]]
+    assert found.count(("tutorial", "figure_1_2", "weights")) == 8
+    assert found.count(("tutorial", "figure_3_2", "weights")) == 13
+    assert len(found) == 21
+    for erratum in summary["errata"]:
+        assert set(erratum) == {"suite", "case", "array", "index", "printed", "right", "rounded"}
+        assert f"{erratum['right']:.2f}" == erratum["rounded"] != erratum["printed"]
+
+
+@pytest.mark.parametrize(("suite", "case"), [(suite, case) for suite, cases in CASES.items() for case in cases])
+def test_comparison(built: Path, suite: str, case: str) -> None:
+    compared = comparison(built, suite, case)
+    assert set(compared["references"]) == REFERENCES
+    assert compared["first_divergence"] is None
+    for reference in compared["references"].values():
+        assert reference["verdict"] in ("pass", "unsupported")
+        assert (reference["verdict"] == "pass") == bool(reference["arrays"])
+        for array in reference["arrays"].values():
+            assert set(array) == {"max_abs", "ulp", "gate", "verdict"}
+            assert array["gate"] == {"float64": 1e-12, "float32": 1e-5}[compared["dtype"]]
+            if array["verdict"] == "pass":
+                assert 0 <= array["max_abs"] <= array["gate"]
+                assert array["ulp"] >= 0
+            else:
+                assert (array["verdict"], array["max_abs"], array["ulp"]) == ("not exposed", None, None)
+
+
+def test_every_stage_is_compared(built: Path) -> None:
+    case = strict(built / "results" / "handworked" / "parameters" / "two_heads" / "case.json")
+    computed = {name for stage in STAGES[1:] for name in case["arrays"][stage]}
+    references = comparison(built, "handworked", "two_heads")["references"]
+    passed = {name: {a for a, result in r["arrays"].items() if result["verdict"] == "pass"} for name, r in references.items()}
+    assert passed["torch.manual"] == computed
+    assert passed["torch.mha"] == {"weights", "output", "sequence_first.weights", "sequence_first.output"}
+    assert passed["torch.sdpa"] == {"contexts", "concat", "output"}
+
+
+def test_every_json_is_strict(built: Path) -> None:
+    paths = list((built / "results").rglob("*.json"))
+    assert len(paths) > 60
+    for path in paths:
+        strict(path)
+
+
+def test_every_array_is_described(built: Path) -> None:
+    paths = [path for suite in CASES for stage in STAGES for path in (built / "results" / suite / stage).rglob("*.npy")]
+    assert {path.parts[-4] for path in paths} == set(CASES)
+    for path in paths:
+        array, stage = np.load(path, allow_pickle=False), strict(path.with_name("stage.json"))
+        assert (stage["suite"], stage["stage"], stage["case"]) == path.parts[-4:-1]
+        assert set(stage["arrays"]) == {other.stem for other in path.parent.glob("*.npy")}
+        described = stage["arrays"][path.stem]
+        assert (described["shape"], described["dtype"]) == (list(array.shape), array.dtype.name)
+        assert len(described["axes"]) == array.ndim
+        assert described["formula"]
+        assert np.array_equal(np.array(described["values"], dtype=array.dtype), array)
+
+
+def test_case_json(built: Path) -> None:
+    results = built / "results" / "handworked"
+    case = strict(results / "parameters" / "two_heads" / "case.json")
+    assert case["parameter_count"] == 80
+    assert case["multiply_adds"] == {"parameters": 0, "projections": 144, "scores": 36, "weights": 0, "contexts": 36, "outputs": 48}
+    for stage in STAGES:
+        arrays = {path.stem: np.load(path) for path in (results / stage / "two_heads").glob("*.npy")}
+        assert list(case["arrays"][stage]) == sorted(arrays, key=list(case["arrays"][stage]).index)
+        assert case["bytes"][stage] == sum(array.nbytes for array in arrays.values())
+        assert {name: case["shapes"][name] for name in arrays} == {name: list(array.shape) for name, array in arrays.items()}
+
+
+def test_the_first_sequence_of_a_batch_is_as_it_is_alone(built: Path) -> None:
+    results = built / "results" / "handworked"
+    for stage, array in (
+        ("projections", "q_heads"),
+        ("scores", "qk"),
+        ("weights", "weights"),
+        ("contexts", "concat"),
+        ("outputs", "output"),
+    ):
+        alone, batch = (np.load(results / stage / case / f"{array}.npy") for case in ("two_heads", "batched"))
+        assert batch.shape == (2, *alone.shape)
+        np.testing.assert_allclose(batch[0], alone, rtol=0, atol=1e-15)
+
+
+def test_permuted_tokens_permute_the_outputs(built: Path) -> None:
+    outputs = built / "results" / "handworked" / "outputs"
+    straight, permuted = (np.load(outputs / case / "output.npy") for case in ("two_heads", "permuted_tokens"))
+    np.testing.assert_allclose(permuted, straight[[2, 0, 1]], rtol=0, atol=1e-15)
+
+
+def test_as_far_as_the_weights(project: Path) -> None:
+    assert run(project, "results/handworked/weights").returncode == 0
+    made = {name.rsplit("/", 2)[0] for name in contents(project / "results") if name.endswith("stage.json")}
+    assert made == {f"handworked/{stage}" for stage in ("parameters", "projections", "scores", "weights")}
+    assert not (project / "results" / "summary.json").exists()
+
+
+def test_one_suite_alone(project: Path) -> None:
+    done = run(project, "--summary", "--config", "suites=[handworked]")
+    outputs = [line.split("\t")[0] for line in done.stdout.splitlines()[1:]]
+    assert "results/handworked/comparison" in outputs
+    assert "results/verdict.txt" in outputs
+    assert not [output for output in outputs if "tutorial" in output]
+
+
+def test_a_failed_comparison_is_written_and_fails_the_run(built: Path, tmp_path: Path) -> None:
+    project = Path(shutil.copytree(built, tmp_path / "project"))
+    config = project / "config" / "config.yaml"
+    usual = config.read_text("utf-8")
+    config.write_text("suites: [handworked]\ngates: {float64: 1e-300}\n", encoding="utf-8")
+    for _ in range(2):  # and again, for nothing was mended
+        done = run(project)
+        assert done.returncode != 0
+        assert re.search(
+            r"Error: handworked/two_heads: torch\.\w+ first diverges in stage \w+: \S+ differs by \S+ \(gate 1e-300\)", done.stderr
+        )
+        assert "Traceback" not in done.stdout + done.stderr
+    assert not (project / "results" / "verdict.txt").exists()
+    failures = strict(project / "results" / "summary.json")["failures"]
+    assert failures and all(set(f) == {"suite", "case", "reference", "stage", "array", "max_abs", "ulp", "gate"} for f in failures)
+    compared = comparison(project, "handworked", "two_heads")
+    assert compared["first_divergence"]["stage"] in STAGES
+    assert "fail" in {result["verdict"] for reference in compared["references"].values() for result in reference["arrays"].values()}
+    config.write_text(usual, encoding="utf-8")
+    assert run(project).returncode == 0  # with the usual gates it passes again
+    assert contents(project / "results")["summary.json"] == contents(built / "results")["summary.json"]
+
+
+def test_report_opens_without_a_network(built: Path, tmp_path: Path) -> None:
+    project = Path(shutil.copytree(built, tmp_path / "project"))
+    done = run(project, "--report", "report.html")
+    assert done.returncode == 0, done.stderr
+    page = (project / "report.html").read_text("utf-8")
+    assert not LOADED.search(page)
+    assert "url(http" not in page and "@import" not in page
+    assert "two_heads" in page and "figure_1_2" in page
