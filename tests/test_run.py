@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from conftest import contents, run
 
+from artifacts import read_array, write_array
+
 CASES = {
     "handworked": ["two_heads", "one_head", "without_bias", "without_output_projection", "permuted_tokens", "batched"],
     "tutorial": ["identity_attention", "seeded_projection", "seeded_multihead", "figure_1_2", "figure_3_2"],
@@ -115,6 +117,30 @@ def test_every_array_is_described(built: Path) -> None:
         assert len(described["axes"]) == array.ndim
         assert described["formula"]
         assert np.array_equal(np.array(described["values"], dtype=array.dtype), array)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(12.0).reshape(3, 4),
+        np.arange(6, dtype="f4").reshape(2, 3).T,
+        np.arange(8.0)[::2],
+        np.array([[True, False]]),
+        np.zeros((0, 3)),
+    ],
+)
+def test_arrays_are_written_as_numpy_writes_them(tmp_path: Path, array: np.ndarray) -> None:
+    write_array(tmp_path / "ours.npy", array)
+    np.save(tmp_path / "theirs.npy", np.ascontiguousarray(array))
+    assert (tmp_path / "ours.npy").read_bytes() == (tmp_path / "theirs.npy").read_bytes()
+    again = read_array(tmp_path / "ours.npy")
+    assert again.dtype == array.dtype and np.array_equal(again, array)
+
+
+def test_python_objects_are_not_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Object arrays"):
+        write_array(tmp_path / "objects.npy", np.array([None]))
+    assert not list(tmp_path.iterdir())
 
 
 def test_case_json(built: Path) -> None:
