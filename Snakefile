@@ -9,6 +9,7 @@ min_version("9.0")
 
 sys.path.insert(0, str(Path(workflow.basedir) / "workflow" / "scripts"))
 
+from imports import modules
 from strict_yaml import Problems
 from suites import load_config, load_suites
 
@@ -29,6 +30,7 @@ wildcard_constraints:
 include: "workflow/rules/attention.smk"
 include: "workflow/rules/references.smk"
 include: "workflow/rules/figures.smk"
+include: "workflow/rules/studies.smk"
 include: "workflow/rules/environment.smk"
 include: "workflow/rules/summary.smk"
 include: "workflow/rules/archive.smk"

@@ -1,23 +1,15 @@
-"""The six stages, in the order of the formulas: suite file -> parameters -> ... -> outputs.
+"""The stages, in the order of the formulas: suite file -> parameters -> ... -> outputs (-> backward, where a case asks for it).
 
-One job per suite and stage. Each rule lists the modules that its script imports as `code`, so that an edit reruns it.
+One job per suite and stage. Every rule lists the modules that its script imports as `code`, so that an edit reruns it.
 """
-
-STAGE = ["workflow/scripts/artifacts.py", "workflow/scripts/attention/arrays.py"]
 
 
 rule parameters:
     input:
         suite="config/suites/{suite}.yaml",
         files=lambda wildcards: SUITES[wildcards.suite]["files"],
-        code=[
-            *STAGE,
-            "workflow/scripts/attention/parameters.py",
-            "workflow/scripts/cases.py",
-            "workflow/scripts/strict_yaml.py",
-            "workflow/scripts/suites.py",
-            "workflow/schemas/suite.schema.yaml",
-        ],
+        code=modules("parameters"),
+        schema="workflow/schemas/suite.schema.yaml",
     output:
         directory("results/{suite}/parameters"),
     log:
@@ -33,7 +25,7 @@ rule parameters:
 rule projections:
     input:
         parameters="results/{suite}/parameters",
-        code=[*STAGE, "workflow/scripts/attention/projections.py"],
+        code=modules("projections"),
     output:
         directory("results/{suite}/projections"),
     log:
@@ -48,7 +40,7 @@ rule scores:
     input:
         parameters="results/{suite}/parameters",
         projections="results/{suite}/projections",
-        code=[*STAGE, "workflow/scripts/attention/scores.py"],
+        code=modules("scores"),
     output:
         directory("results/{suite}/scores"),
     log:
@@ -63,7 +55,7 @@ rule weights:
     input:
         parameters="results/{suite}/parameters",
         scores="results/{suite}/scores",
-        code=[*STAGE, "workflow/scripts/attention/weights.py"],
+        code=modules("weights"),
     output:
         directory("results/{suite}/weights"),
     log:
@@ -79,7 +71,7 @@ rule contexts:
         parameters="results/{suite}/parameters",
         projections="results/{suite}/projections",
         weights="results/{suite}/weights",
-        code=[*STAGE, "workflow/scripts/attention/contexts.py"],
+        code=modules("contexts"),
     output:
         directory("results/{suite}/contexts"),
     log:
@@ -94,11 +86,7 @@ rule outputs:
     input:
         parameters="results/{suite}/parameters",
         contexts="results/{suite}/contexts",
-        code=[
-            *STAGE,
-            "workflow/scripts/attention/outputs.py",
-            "workflow/scripts/attention/projections.py",
-        ],
+        code=modules("outputs"),
     output:
         directory("results/{suite}/outputs"),
     log:
@@ -107,3 +95,29 @@ rule outputs:
         "../../envs/attention.yaml"
     script:
         "../scripts/outputs.py"
+
+
+GRADIENTS = {
+    suite
+    for suite in SUITES
+    if any(case["backward"] for case in SUITES[suite]["cases"].values())
+}
+
+
+rule backward:
+    input:
+        parameters="results/{suite}/parameters",
+        projections="results/{suite}/projections",
+        scores="results/{suite}/scores",
+        weights="results/{suite}/weights",
+        contexts="results/{suite}/contexts",
+        outputs="results/{suite}/outputs",
+        code=modules("backward"),
+    output:
+        directory("results/{suite}/backward"),
+    log:
+        "results/logs/{suite}/backward.log",
+    conda:
+        "../../envs/attention.yaml"
+    script:
+        "../scripts/backward.py"

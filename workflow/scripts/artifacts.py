@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from functools import lru_cache
 from io import BytesIO
@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from attention.arrays import CATALOGUE, axes
+from attention.arrays import CATALOGUE, STAGES, axes
+from attention.precision import bfloat16
 
 SHOWN = 4096  # stage.json holds the values of arrays with at most so many elements
 ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
@@ -64,6 +65,8 @@ def _json(value: object, newline: str) -> str:
 
 def values(array: np.ndarray) -> list:
     """`array` as nested lists for JSON: floats round-trip exactly, others are "NaN", "Infinity" and "-Infinity"."""
+    if array.dtype == bfloat16:
+        array = array.astype(np.float32)
     if array.dtype.kind == "b" or np.isfinite(array).all():
         return array.tolist()
     names = {np.inf: "Infinity", -np.inf: "-Infinity"}
@@ -72,11 +75,11 @@ def values(array: np.ndarray) -> list:
 
 
 def read_array(path: Path) -> np.ndarray:
-    """What `write_array` wrote."""
+    """What `write_array` wrote; .npy has no name for bfloat16 and stores it as two bytes without meaning."""
     npy = path.read_bytes()
     start = 10 + int.from_bytes(npy[8:10], "little")  # the header's length stands in bytes 8 and 9, the header follows
     shape, dtype = _header(npy[:start])
-    return np.frombuffer(npy, dtype, offset=start).reshape(shape).copy()
+    return np.frombuffer(npy, bfloat16 if dtype.kind == "V" else dtype, offset=start).reshape(shape).copy()
 
 
 @lru_cache
@@ -88,12 +91,12 @@ def _header(head: bytes) -> tuple[tuple[int, ...], np.dtype]:
     return shape, dtype
 
 
-def read_arrays(folder: Path, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
-    """The arrays of one case's folder by name, in alphabetical order: all, or those of `names` that are there."""
+def read_arrays(folder: Path) -> dict[str, np.ndarray]:
+    """The arrays of one case's folder by name, in alphabetical order; none if there is no such folder."""
     if not folder.is_dir():
         return {}
-    found = sorted(name[:-4] for name in os.listdir(folder) if name.endswith(".npy"))
-    return {name: read_array(folder / f"{name}.npy") for name in found if names is None or name in names}
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".npy"))
+    return {name[:-4]: read_array(folder / name) for name in names}
 
 
 def write_stage(folder: Path, stage: str, case: dict, arrays: dict[str, np.ndarray]) -> None:
@@ -105,7 +108,7 @@ def write_stage(folder: Path, stage: str, case: dict, arrays: dict[str, np.ndarr
         described[name] = {
             "shape": list(array.shape),
             "dtype": array.dtype.name,
-            "axes": list(axes(name, case["dims"])),
+            "axes": list(axes(name, case["dims"])[-array.ndim :]),
             "formula": entry.formula,
             "made_from": [source for source in entry.made_from if source in case["shapes"]],
             "aliases": entry.aliases,
@@ -133,15 +136,17 @@ def logged(path: str) -> Iterator[None]:
 
 
 def run_stage(snakemake, compute: Callable[[dict, dict], dict]) -> None:
-    """One stage of one suite: for every case read what its arrays are made from, out of the stages named as inputs, compute, write."""
+    """One stage of one suite: for every case read the arrays of the stages named as inputs, compute, write."""
     with logged(snakemake.log[0]):
-        folders = [Path(folder) for name, folder in snakemake.input.items() if name != "code"]
+        folders = [Path(folder) for name, folder in snakemake.input.items() if name in STAGES]
         output = Path(snakemake.output[0])
         output.mkdir(parents=True, exist_ok=True)
         for case in read_suite(snakemake.input.parameters)[1]:
-            made = case["arrays"][output.name]
-            needed = {*made, *(source for name in made for source in CATALOGUE[name].made_from)}
             arrays = {}
             for folder in folders:
-                arrays |= read_arrays(folder / case["name"], needed)
-            write_stage(output / case["name"], output.name, case, compute(case, arrays))
+                arrays |= read_arrays(folder / case["name"])
+            try:
+                made = compute(case, arrays)
+            except ValueError as error:  # what the case itself forbids
+                sys.exit(f"{case['suite']}/{case['name']}: stage {output.name}: {error}")
+            write_stage(output / case["name"], output.name, case, made)

@@ -1,25 +1,40 @@
 """One case made complete: where it begins, which arrays it has, their sizes and shapes, and what they cost.
 
-A case begins at `x`, at `q`/`k`/`v` or at `scaled` scores. What it leaves out is left out of the formula: without
-`w_q`, `w_k`, `w_v` the queries, keys and values are x itself, without `w_o` the output is the concatenated heads.
+A case begins at `x`, at `q`/`k`/`v` (whole or per head) or at `scaled` scores. What it leaves out is left out of the
+formula: without `w_q`, `w_k`, `w_v` the queries, keys and values are the input itself, without `w_o` the output is the
+concatenated heads, without a mask every key is seen.
 """
 
 import math
-import os
-import re
-import sys
-from collections.abc import Callable
 from math import prod
 from pathlib import Path
 
-from attention.arrays import CATALOGUE, INPUTS, STAGES, WEIGHTS, shape, size
-from attention.arrays import axes as axis_names
+from attention.arrays import BOOLEAN, CATALOGUE, DRAWABLE, GRADIENTS, STAGES, WEIGHTS, shape, size
+from given import PRINTED, SPELLED, Report, given_shape
+from sizes import find_sizes, place
 from strict_yaml import did_you_mean, short, shown
 
-Report = Callable[[tuple, str], None]
-ITEMSIZE = {"float64": 8, "float32": 4}
-LARGEST = {"float64": sys.float_info.max, "float32": float.fromhex("0x1.fffffep+127")}
-PRINTED = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?")
+ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+MASK_ARRAYS = ("keep", "block", "add", "key_keep", "key_block", "key_add")
+ANYWHERE = {"w_o", "b_o", "sinks", "bias_table", "t5_table", "dropout_keep", "upstream", *(f"mask_{name}" for name in MASK_ARRAYS)}
+KEYS = {"g_q", "g_k", "bias_k", "bias_v", "past_k", "past_v"}
+PROJECTIONS = {f"{kind}_{name}" for kind in "wb" for name in "qkv"}
+BEGINNINGS = {  # what each beginning needs, and what it may have besides
+    "x": ({"x"}, {"x_kv", "x_k", "x_v"} | PROJECTIONS | KEYS),
+    "qkv": ({"q", "k", "v"}, KEYS),
+    "heads": ({"q_heads", "k_heads", "v_heads"}, KEYS),
+    "scaled": ({"scaled"}, {"v", "v_heads"}),
+}
+BEGIN_WORDS = {"x": "x", "qkv": "q, k and v", "heads": "q_heads, k_heads and v_heads", "scaled": "scaled scores"}
+TOGETHER = [  # parameters that make sense only with another one
+    ("x_k", "x_v"),
+    ("x_v", "x_k"),
+    ("bias_k", "bias_v"),
+    ("bias_v", "bias_k"),
+    ("past_k", "past_v"),
+    ("past_v", "past_k"),
+    *((f"b_{name}", f"w_{name}") for name in "qkvo"),
+]
 
 
 def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report: Report) -> dict | None:
@@ -33,28 +48,21 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
         problems.append(where)
         report(where, message)
 
-    given = raw.get("parameters", {})
-    drawn = []
+    mask = {"fill": "-inf", "empty_row": "zero", **raw.get("mask", {})}
+    given = raw.get("parameters", {}) | {f"mask_{key}": mask.pop(key) for key in MASK_ARRAYS if key in mask}
     dtype = raw.get("dtype", "float64")
     biggest = limits["max_array_mb"] * 1e6 / ITEMSIZE[dtype]
-    for i, parameter in enumerate(raw.get("torch_draws", {}).get("order", [])):
-        drawable = [n for n in INPUTS + WEIGHTS if n != "scaled"]
-        if parameter not in drawable:
-            fail(("torch_draws", "order", i), f"{short(parameter)} cannot be drawn{did_you_mean(parameter, drawable)}")
-        elif parameter in given:
-            fail(("parameters", parameter), "is given here and drawn in torch_draws.order; keep one of them")
-        else:
-            drawn.append(parameter)
-    names = set(given) | set(drawn)
+    names = set(given) | set(_drawn(raw, given, fail))
     begins_at = _begin(names, fail)
-    shapes = {parameter: _given_shape(spec, folder, biggest, dtype, ("parameters", parameter), fail) for parameter, spec in given.items()}
+    shapes = {n: given_shape(given[n], folder, biggest, _dtype(n, dtype), place(n), fail) for n in given}
+    _options(raw, mask, names, begins_at, fail)
     if problems:
         return None
-    dims = _dims(raw, begins_at, {n: shapes.get(n) for n in CATALOGUE if n in names}, fail)
+    dims = find_sizes(raw, begins_at, {n: shapes.get(n) for n in CATALOGUE if n in names}, fail)
     if problems:
         return None
-    arrays = _computed(begins_at, names)
-    shapes = {n: shape(n, dims) for stage in arrays.values() for n in stage}
+    arrays = _computed(raw, mask, begins_at, names)
+    shapes = {n: shapes.get(n) or shape(n, dims) for stage in arrays.values() for n in stage}
     for array, axes in shapes.items():
         if prod(axes) > biggest:
             megabytes = prod(axes) * ITEMSIZE[dtype] / 1e6
@@ -62,13 +70,11 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
             fail((), f"{array} {list(axes)} would take {megabytes:,.0f} MB, more than {limit}")
             return None
     tokens = raw.get("tokens")
-    same = begins_at == "x" or dims["Lq"] == dims["Lk"]
-    key_tokens = raw.get("key_tokens", tokens if same else None)
+    same = begins_at == "x" and not {"x_kv", "x_k"} & names or dims["Lq"] == dims["Lk"]
+    key_tokens = raw.get("key_tokens", tokens if same and dims["Lq"] == dims["Lk"] else None)
     for key, axis, labels in (("tokens", "Lq", tokens), ("key_tokens", "Lk", raw.get("key_tokens"))):
         if labels is not None and len(labels) != dims[axis]:
             fail((key,), f"names {len(labels)}, but the case has {axis} = {dims[axis]}; name each once")
-    if begins_at == "scaled" and "scale" in raw:
-        fail(("scale",), "has no place in a case that begins at scaled scores; remove it")
     scale = raw.get("scale", "1/sqrt(d_k)")
     case = {
         "suite": suite,
@@ -77,208 +83,231 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
         "look": raw.get("look", ""),
         "begins_at": begins_at,
         "dtype": dtype,
+        "precision": _precision(dtype) | raw.get("precision", {}),
         "heads": dims["H"],
+        "kv_heads": dims["H_kv"],
         "scale": scale,
-        "scale_factor": {"none": 1.0, "1/sqrt(d_k)": 1 / math.sqrt(dims.get("d_k", 1))}.get(scale, scale),
+        "scale_factor": _scale_factor(scale, dims),
+        "softcap": raw.get("softcap"),
+        "mask": _documents(mask),
+        "softmax": raw.get("softmax", "plain"),
+        "dropout": raw.get("dropout"),
+        "extra_key": raw.get("extra_key", "none"),
+        "qk_norm": {"eps": 1e-6, **raw["qk_norm"]} if "qk_norm" in raw else None,
+        "sinusoidal": {"base": 10000, **raw["sinusoidal"]} if "sinusoidal" in raw else None,
+        "rotary": raw.get("rotary"),
+        "alibi": {"form": "distance", **raw["alibi"]} if "alibi" in raw else None,
+        "t5": {"longest": 128, "direction": "both", **raw.get("t5", {})} if "t5_table" in names else None,
+        **_positions(raw.get("positions", {}), dims, fail),
+        "backward": raw.get("backward"),
         "tokens": tokens or [str(i + 1) for i in range(dims["Lq"])],
         "key_tokens": key_tokens or [str(j + 1) for j in range(dims["Lk"])],
         "parameters": given,
         "torch_draws": raw.get("torch_draws"),
+        "spelled": sorted(n for n in given if isinstance(given[n], list) and any(word in str(given[n]) for word in SPELLED)),
         "dims": dims,
         "arrays": arrays,
         "shapes": {array: list(axes) for array, axes in shapes.items()},
         "parameter_count": sum(prod(shapes[n]) for n in arrays["parameters"] if n in WEIGHTS),
         "multiply_adds": _multiply_adds(arrays, dims),
-        "bytes": {stage: ITEMSIZE[dtype] * sum(prod(shapes[n]) for n in arrays[stage]) for stage in STAGES},
+        "bytes": {stage: sum(prod(shapes[n]) * (1 if n in BOOLEAN else ITEMSIZE[dtype]) for n in arrays[stage]) for stage in STAGES},
         "claims": _claims(raw.get("claims", {}), arrays, shapes, fail),
     }
+    _fits(case, fail)
     return None if problems else case
 
 
+def _drawn(raw: dict, given: dict, fail: Report) -> list[str]:
+    """Parameters that torch draws."""
+    drawn = []
+    for i, parameter in enumerate(raw.get("torch_draws", {}).get("order", [])):
+        if parameter not in DRAWABLE:
+            fail(("torch_draws", "order", i), f"{short(parameter)} cannot be drawn{did_you_mean(parameter, DRAWABLE)}")
+        elif parameter in given:
+            fail(("parameters", parameter), "is given here and drawn in torch_draws.order; keep one of them")
+        else:
+            drawn.append(parameter)
+    return drawn
+
+
 def _begin(names: set[str], fail: Report) -> str:
-    """Which of the three beginnings the case has: x, qkv or scaled."""
-    where = ("parameters",)
-    begins = [key for key, inputs in (("x", {"x"}), ("qkv", {"q", "k"}), ("scaled", {"scaled"})) if names & inputs]
+    """Which of the beginnings the case has: x, qkv, heads or scaled."""
+    begins = [key for key, (needed, _) in BEGINNINGS.items() if names & (needed - {"v", "v_heads"})]
     if len(begins) != 1:
-        got = " and ".join(n for n in INPUTS if n in names)
+        got = " and ".join(n for key in begins for n in sorted(BEGINNINGS[key][0] & names))
         advice = f"this one gives {got}; keep one beginning" if got else "this one gives none of them; give one"
-        fail(where, f"a case begins at x, at q, k and v, or at scaled scores; {advice}")
+        fail(("parameters",), f"a case begins at x, at q, k and v, or at scaled scores; {advice}")
         return "x"
-    allowed = {"x": {"x", *WEIGHTS}, "qkv": {"q", "k", "v", "w_o", "b_o"}, "scaled": {"scaled", "v", "w_o", "b_o"}}[begins[0]]
-    for name in sorted(names - allowed):
-        beginning = {"x": "x", "qkv": "q, k and v", "scaled": "scaled scores"}[begins[0]]
-        fail((*where, name), f"has no place in a case that begins at {beginning}; remove it")
-    needed = {"x": ["w_q", "w_k", "w_v"] if names & set(WEIGHTS) - {"w_o", "b_o"} else [], "qkv": ["q", "k", "v"], "scaled": []}[begins[0]]
-    for name in needed:
-        if name not in names:
-            instead = "give all of w_q, w_k and w_v, or none for x itself" if name[:2] == "w_" else "give all of q, k and v"
-            fail((*where, name), f"is missing; {instead}")
-    if "b_o" in names and "w_o" not in names:
-        fail((*where, "w_o"), "is missing, but b_o is there; give both, or neither")
-    if begins[0] == "scaled" and "w_o" in names and "v" not in names:
-        fail((*where, "v"), "is missing, but w_o is there; give v, or no w_o")
+    needed, besides = BEGINNINGS[begins[0]]
+    for name in sorted(names - needed - besides - ANYWHERE):
+        fail(place(name), f"has no place in a case that begins at {BEGIN_WORDS[begins[0]]}; remove it")
+    for name in sorted(needed - names):
+        fail(place(name), f"is missing; give all of {BEGIN_WORDS[begins[0]]}")
+    if names & PROJECTIONS:
+        for name in sorted({"w_q", "w_k", "w_v"} - names):
+            fail(place(name), "is missing; give all of w_q, w_k and w_v, or none for x itself")
+    for name, other in TOGETHER:
+        if name in names and other not in names and other not in ("w_q", "w_k", "w_v"):
+            fail(place(other), f"is missing, but {name} is there; give both, or neither")
+    if "x_kv" in names and "x_k" in names:
+        fail(place("x_kv"), "is there as well as x_k and x_v; keep x_kv for one input of both, or the other two")
+    if begins[0] == "scaled" and "w_o" in names and not names & {"v", "v_heads"}:
+        fail(place("v"), "is missing, but w_o is there; give v, or no w_o")
     return begins[0]
 
 
-def _given_shape(spec: list | dict, folder: Path, biggest: float, dtype: str, where: tuple, fail: Report) -> tuple | None:
-    """Shape of a literal or a file; None if the case's sizes give it."""
-    if isinstance(spec, list):
-        return _literal_shape(spec, biggest, dtype, where, fail)
-    return _file_shape(spec["file"], folder, biggest, dtype, (*where, "file"), fail) if "file" in spec else None
-
-
-def _literal_shape(value: list, biggest: float, dtype: str, where: tuple, fail: Report) -> tuple:
-    axes, inner = [], value
-    while isinstance(inner, list):
-        axes.append(len(inner))
-        inner = inner[0] if inner else None
-    if prod(axes) > biggest:
-        fail(where, f"holds {prod(axes):,} numbers, more than limits.max_array_mb allows; make it smaller or raise the limit")
-        return tuple(axes)
-
-    def walk(item: object, depth: int, path: tuple) -> None:
-        if depth < len(axes) and not isinstance(item, list):
-            fail(path, f"is {shown(item)}, should be a list of {axes[depth]}, as the first one is")
-        elif depth < len(axes) and len(item) != axes[depth]:
-            fail(path, f"has length {len(item)}, the first one has {axes[depth]}; make all as long as that")
-        elif depth < len(axes):
-            for i, child in enumerate(item):
-                walk(child, depth + 1, (*path, i))
-        elif isinstance(item, bool) or not isinstance(item, int | float):
-            quoted = isinstance(item, str) and PRINTED.fullmatch(item)
-            fail(path, f"is {shown(item)}, should be a number{', without quotes' if quoted else ''}")
-        elif not abs(item) <= LARGEST[dtype]:
-            fail(path, f"is {item}, should be a finite number, in {dtype} at most {LARGEST[dtype]:.4g}")
-
-    if 0 in axes:
-        fail(where, "is empty; give at least one token and one number each")
-    else:
-        walk(value, 0, where)
-    return tuple(axes)
-
-
-def _file_shape(name: str, folder: Path, biggest: float, dtype: str, where: tuple, fail: Report) -> tuple | None:
-    """Shape of the array in a .npy file; None after `fail` if the file is not what it should be."""
-    if Path(name).is_absolute() or ".." in Path(name).parts:
-        wrong = "lies outside the suites' folder; put it beside the suite and name it from there"
-    elif not os.path.isfile(folder / name):
-        wrong = f"is not there; it is looked for in {folder.as_posix()}"
-    else:
-        axes, wrong = _opened(folder / name, biggest, dtype)
-    if wrong:
-        fail(where, f"{short(name)!r} {wrong}")
-        return None
-    return axes
-
-
-def _opened(path: Path, biggest: float, dtype: str) -> tuple[tuple, str | None]:
-    """Shape of the array in the .npy file at `path`, and what is wrong with it."""
-    import numpy as np
-
-    mend = "; save it with numpy.save from an array of floats"
-    try:
-        with path.open("rb") as file:
-            if file.read(6) != b"\x93NUMPY":
-                return (), f"is not a .npy file (pickles, text and .npz are not read){mend}"
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # a damaged header makes numpy raise all sorts
-        return (), f"{'holds Python objects' if 'Python objects' in str(error) else 'is damaged or cut short'}{mend}"
-    if array.dtype.kind not in "fiu":
-        return (), f"holds {array.dtype.name}, not real numbers{mend}"
-    if array.size == 0:
-        return (), f"is empty, of shape {list(array.shape)}; give at least one token and one number each"
-    if array.size > biggest:
-        return (), f"of shape {list(array.shape)} is larger than limits.max_array_mb; make it smaller or raise the limit"
-    with np.errstate(over="ignore"):
-        finite = np.isfinite(array.astype(dtype)).all()
-    return array.shape, None if finite else f"holds NaN, infinity or more than {dtype} can hold; every number must be finite"
-
-
-def _dims(raw: dict, begins_at: str, shapes: dict[str, tuple | None], fail: Report) -> dict[str, int]:
-    """Every size of the case: those stated, those that arrays show, the defaults; and whether all arrays agree."""
-    dims = {"H": raw.get("heads", 1), **raw.get("sizes", {})}
-    origin = {"H": "heads", **dict.fromkeys(raw.get("sizes", {}), "sizes")}
-    known = {name: axes for name, axes in shapes.items() if axes is not None}
-    for name, got in known.items():
-        inputs = [axis for axis in CATALOGUE[name].axes if axis != "..."]
-        if len(got) - len(inputs) not in ((0, 1) if "..." in CATALOGUE[name].axes else (0,)):
-            batched = f" or [B, {', '.join(inputs)}]" if "..." in CATALOGUE[name].axes else ""
-            fail(("parameters", name), f"has shape {list(got)}, should be [{', '.join(inputs)}]{batched}")
-            return dims
-    for name, got in known.items():
-        expected = CATALOGUE[name].axes
-        bare = [axis for axis in expected if axis != "..."]
-        if len(got) == len(bare) + 1 and "..." in expected:
-            dims.setdefault("B", got[0])
-        for axis, n in zip(reversed(bare), reversed(got), strict=False):
-            factors = axis.split("*")
-            origin.setdefault(factors[-1], name)
-            if len(factors) == 1:
-                dims.setdefault(axis, n)
-            elif factors[1] not in dims:
-                if n % dims["H"]:
-                    fail(("heads",), f"{dims['H']} heads do not divide {axis} = {n} of {name}; use a divisor of {n}")
-                    return dims
-                dims[factors[1]] = n // dims["H"]
-    if begins_at == "x":
-        dims.setdefault("Lk", dims.get("Lq"))
-        for width in ("d_k", "d_v"):
-            model = dims.get("d_model")
-            if width not in dims and model is not None:
-                if model % dims["H"]:
-                    fail(("heads",), f"{dims['H']} heads do not divide d_model = {model}; use a divisor of {model}, or give sizes.{width}")
-                    return dims
-                dims[width] = model // dims["H"]
-        if dims["Lk"] != dims.get("Lq"):
-            fail(("sizes", "Lk"), f"is {dims['Lk']}, but keys are made from the same x, so Lk = Lq = {dims.get('Lq')}")
-    elif begins_at == "qkv":
-        dims.setdefault("Lk", dims.get("Lq"))
-    if "d_v" not in dims and "v" in shapes and "d_k" in dims:
-        dims["d_v"] = dims["d_k"]
-    if "w_o" in shapes:
-        dims.setdefault("d_out", dims.get("d_model", dims["H"] * dims.get("d_v", 1)))
-    elif "d_v" in dims and dims.setdefault("d_out", dims["H"] * dims["d_v"]) != dims["H"] * dims["d_v"]:
-        fail(("sizes", "d_out"), f"is {dims['d_out']}, but without w_o it is H*d_v = {dims['H'] * dims['d_v']}; leave it out, or give w_o")
-    needed = {axis for name in shapes for part in CATALOGUE[name].axes if part != "..." for axis in part.split("*")}
-    for axis in sorted(needed - {axis for axis, n in dims.items() if n is not None}):
-        fail(("sizes", axis), "is needed, since no array given here shows it; add it")
-        return dims
-    if begins_at == "x" and "w_q" not in shapes and not dims["H"] * dims["d_k"] == dims["H"] * dims["d_v"] == dims["d_model"]:
-        fail(("sizes",), "without w_q, w_k and w_v the heads cut up x itself, so H*d_k = H*d_v = d_model")
-    for name, got in known.items():
-        expected = shape(name, dims)
-        if got != expected:
-            named = axis_names(name, dims)
-            sizes = [f"{axis} = {dims[axis]} as in {origin[axis]}" for axis in "*".join(named).split("*") if axis in origin]
-            fail(("parameters", name), f"has shape {list(got)}, should be [{', '.join(named)}] = {list(expected)}, for {', '.join(sizes)}")
-    return dims
-
-
-def _computed(begins_at: str, names: set[str]) -> dict[str, list[str]]:
-    """Names of the arrays of each stage in this case."""
-    arrays = {stage: [n for n, array in CATALOGUE.items() if array.stage == stage] for stage in STAGES}
-    arrays["parameters"] = [n for n in CATALOGUE if n in names]
+def _options(raw: dict, mask: dict, names: set[str], begins_at: str, fail: Report) -> None:
+    """Options that need each other, or exclude each other."""
     if begins_at == "scaled":
-        values = "v" in names
-        arrays["projections"] = ["v", "v_heads"] if values else []
-        arrays["scores"] = ["scaled", "masked"]
-        if not values:
-            arrays["contexts"] = arrays["outputs"] = []
-    return arrays
+        for key in ("scale", "qk_norm", "sinusoidal", "rotary", "extra_key", "backward"):
+            if key in raw:
+                fail((key,), "has no place in a case that begins at scaled scores; remove it")
+    if "sinusoidal" in raw and begins_at not in ("x", "scaled"):
+        fail(("sinusoidal",), "is added to x, but this case begins later; remove it")
+    if "sinusoidal" in raw and "x_k" in names:
+        fail(("sinusoidal",), "is added to x and x_kv; give x_kv in place of x_k and x_v")
+    if "prefix" in mask and "causal" not in mask:
+        fail(("mask", "prefix"), "widens a causal mask; add mask.causal")
+    if "causal" in mask and mask.get("window", {}).get("align", mask["causal"]) != mask["causal"]:
+        fail(("mask", "window", "align"), f"is {mask['window']['align']}, but mask.causal is {mask['causal']}; leave it out")
+    for option, parameter in (("dropout", "dropout_keep"), ("t5", "t5_table")):
+        if option in raw and parameter not in names:
+            fail(("parameters", parameter), f"is missing, but {option} is there; give both, or neither")
+    if "dropout_keep" in names and "dropout" not in raw:
+        fail(("dropout",), "is missing, but dropout_keep is there; give the probability that it was drawn with")
+    if "g_q" in names | ({"g_q"} if "g_k" in names else set()) and "qk_norm" not in raw:
+        fail(("qk_norm",), "is missing, but its gain g_q or g_k is there; add it")
+    if "sinks" in names and raw.get("softmax", "plain") != "plain":
+        fail(("softmax",), f"is {raw['softmax']}, but sinks join the plain softmax; remove one of them")
+    if raw.get("rotary", {}).get("scaling", {}).get("rule") in ("yarn", "llama3") and "original_length" not in raw["rotary"]["scaling"]:
+        fail(("rotary", "scaling"), f"original_length is missing; {raw['rotary']['scaling']['rule']} needs it")
+    if ("upstream" in names) != (raw.get("backward") == "given"):
+        fail(("backward",), "is `given` if and only if parameters.upstream is there; add the other one")
+    if raw.get("backward") and raw.get("softmax") == "hardmax":
+        fail(("backward",), "does not go through hardmax; remove one of them")
+
+
+def _fits(case: dict, fail: Report) -> None:
+    """Options whose values depend on the sizes."""
+    dims, mask, rotary = case["dims"], case["mask"], case["rotary"]
+    if rotary:
+        turned = rotary.get("dims", dims["d_k"])
+        if turned % 2 or turned > dims["d_k"]:
+            fail(("rotary", "dims"), f"is {turned}, should be even and at most d_k = {dims['d_k']}")
+        elif rotary.get("scaling", {}).get("rule") == "ntk" and turned < 4:
+            fail(("rotary", "scaling", "rule"), "ntk needs at least 4 rotated columns")
+    if "key_lengths" in mask:
+        if len(mask["key_lengths"]) != dims.get("B", 1):
+            fail(
+                ("mask", "key_lengths"),
+                f"names {len(mask['key_lengths'])}, but the batch has {dims.get('B', 1)}; give one for each sequence",
+            )
+        for i, length in enumerate(mask["key_lengths"]):
+            if length > dims["Lc"]:
+                fail(("mask", "key_lengths", i), f"is {length}, but there are {dims['Lc']} keys")
+    for side, axis in (("queries", "Lq"), ("keys", "Lc")):
+        if "documents" in mask and len(mask["documents"][side]) != dims[axis]:
+            fail(("mask", "documents"), f"names {len(mask['documents'][side])} {side}, but the case has {axis} = {dims[axis]}")
+    if case["t5"] and case["t5"]["direction"] == "both" and dims["buckets"] % 2:
+        fail(("parameters", "t5_table"), f"has {dims['buckets']} buckets, should have an even number for direction: both")
+    if case["t5"] and dims["buckets"] < 4:
+        fail(("parameters", "t5_table"), f"has {dims['buckets']} buckets, should have at least 4")
+
+
+def _positions(raw: dict, dims: dict, fail: Report) -> dict[str, list[int]]:
+    """Positions of the queries, of the new keys and of all keys: as listed, or counted on from the past."""
+    offset = raw.get("offset", dims["Lp"])
+    queries = raw.get("queries", [offset + i for i in range(dims["Lq"])])
+    keys = raw.get("keys", [offset + j for j in range(dims["Ln"])])
+    for side, listed, axis in (("queries", queries, "Lq"), ("keys", keys, "Ln")):
+        if len(listed) != dims[axis]:
+            fail(("positions", side), f"lists {len(listed)}, but the case has {axis} = {dims[axis]}; list each once")
+    return {"query_positions": queries, "key_positions": keys, "context_positions": [*range(dims["Lp"]), *keys]}
+
+
+def _documents(mask: dict) -> dict:
+    """`mask` with documents as {queries, keys}, also where one list names both."""
+    if isinstance(mask.get("documents"), list):
+        return {**mask, "documents": {"queries": mask["documents"], "keys": mask["documents"]}}
+    return mask
+
+
+def _precision(dtype: str) -> dict[str, str]:
+    """float32 inside for the half precisions, the case's own dtype else."""
+    inner = "float32" if ITEMSIZE[dtype] == 2 else dtype
+    return {"accumulate": inner, "softmax": inner}
+
+
+def _scale_factor(scale: str | float, dims: dict[str, int]) -> float:
+    named = {"none": lambda: 1.0, "1/sqrt(d_k)": lambda: 1 / math.sqrt(dims.get("d_k", 1)), "1/d_k": lambda: 1 / dims["d_k"]}
+    named["1/sqrt(d_model)"] = lambda: 1 / math.sqrt(dims.get("d_model", size("H*d_k", dims)))
+    return named[scale]() if isinstance(scale, str) else float(scale)
+
+
+def _computed(raw: dict, mask: dict, begins_at: str, names: set[str]) -> dict[str, list[str]]:
+    """Names of the arrays of each stage in this case."""
+    values = begins_at != "scaled" or bool(names & {"v", "v_heads"})
+    extra = "bias_k" in names or raw.get("extra_key") == "zero"
+    masked = bool({"causal", "window", "documents", "key_lengths"} & set(mask) or names & set(BOOLEAN) - {"dropout_keep"})
+    added = bool("alibi" in raw or names & {"bias_table", "t5_table", "mask_add", "mask_key_add"})
+    made = {
+        "x_pos": "sinusoidal" in raw,
+        "x_kv_pos": "sinusoidal" in raw and "x_kv" in names,
+        "q": begins_at in ("x", "qkv"),
+        "k": begins_at in ("x", "qkv"),
+        "v": begins_at in ("x", "qkv") or "v" in names,
+        "q_heads": begins_at != "scaled",
+        "k_heads": begins_at != "scaled",
+        "v_heads": values,
+        "q_norm": "qk_norm" in raw,
+        "k_norm": "qk_norm" in raw,
+        "q_rot": "rotary" in raw,
+        "k_rot": "rotary" in raw,
+        "present_k": "past_k" in names,
+        "present_v": "past_k" in names,
+        "k_extended": extra,
+        "v_extended": extra,
+        "qk": begins_at != "scaled",
+        "scaled": True,
+        "capped": "softcap" in raw,
+        "bias": added,
+        "keep": masked,
+        "masked": True,
+        "weights": True,
+        "dropped": "dropout_keep" in names,
+        "contexts": values,
+        "concat": values,
+        "output": values,
+    }
+    every = names | {name for name, there in made.items() if there}
+    for name in GRADIENTS.split() if raw.get("backward") else []:
+        made[f"d_{name}"] = name in every
+    stages = {stage: [n for n in CATALOGUE if made.get(n) and _stage(n) == stage] for stage in STAGES}
+    return {**stages, "parameters": [n for n in CATALOGUE if n in names]}
+
+
+def _stage(name: str) -> str:
+    return CATALOGUE[name].stage
 
 
 def _multiply_adds(arrays: dict[str, list[str]], dims: dict[str, int]) -> dict[str, int]:
-    """Multiply-adds of each stage's matrix products (softmax has none)."""
+    """Multiply-adds of each stage's matrix products (softmax has none); a backward product costs as much as its forward one."""
     made = {name for stage in arrays.values() for name in stage}
-    products = {
-        "projections": [(w, "Lq" if w == "w_q" else "Lk") for w in ("w_q", "w_k", "w_v") if w in made],
-        "outputs": [("w_o", "Lq")] if "w_o" in made else [],
-    }
     batch = dims.get("B", 1)
-    counts = {stage: batch * sum(prod(shape(w, dims)) * dims[rows] for w, rows in products.get(stage, [])) for stage in STAGES}
+    forward = {
+        w: batch * prod(shape(w, dims)) * dims["Lq" if w in ("w_q", "w_o") else "Ln"] for w in ("w_q", "w_k", "w_v", "w_o") if w in made
+    }
+    counts = dict.fromkeys(STAGES, 0)
+    counts["projections"] = sum(forward.get(w, 0) for w in ("w_q", "w_k", "w_v"))
     counts["scores"] = batch * size("H*Lq*Lk*d_k", dims) if "qk" in made else 0
     counts["contexts"] = batch * size("H*Lq*Lk*d_v", dims) if "contexts" in made else 0
+    counts["outputs"] = forward.get("w_o", 0)
+    counts["backward"] = 2 * sum(counts.values()) if arrays["backward"] else 0
     return counts
+
+
+def _dtype(name: str, dtype: str) -> str:
+    return "bool" if name in BOOLEAN else dtype
 
 
 def _claims(raw: dict, arrays: dict, shapes: dict, fail: Report) -> list[dict]:
@@ -306,7 +335,7 @@ def _printed(values: object, axes: tuple, where: tuple, fail: Report) -> bool:
             fail(where, f"is {got}, should be a list of {axes[0]}, for what is left of the shape is {list(axes)}")
             return False
         return all([_printed(value, axes[1:], (*where, i), fail) for i, value in enumerate(values)])
-    if not isinstance(values, str) or not PRINTED.fullmatch(values):
+    if not isinstance(values, str) or not (PRINTED.fullmatch(values) or values in SPELLED):
         fail(where, f'is {shown(values)}, should be a printed number in quotes, such as "0.2831"')
         return False
     return True

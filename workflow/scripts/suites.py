@@ -12,6 +12,7 @@ from typing import Any
 
 from cases import resolve
 from strict_yaml import Document, Problem, Problems, did_you_mean, kind, short, shown
+from study_cases import STUDIES, fitting
 
 NAME = re.compile(r"[a-z0-9_]+")
 RESERVED = ("archive", "logs", "studies", "conformance", "judge")  # folders of results/ that are not suites
@@ -49,7 +50,7 @@ def load_config(path: Path, overrides: dict) -> dict:
 
 
 def load_suites(config: dict, folder: Path) -> dict[str, dict]:
-    """Every suite that `config` names, from `folder`, by name: {description, figures, files, cases}. Raises `Problems`."""
+    """Every suite that `config` names, from `folder`, by name: {description, figures, studies, files, cases}. Raises `Problems`."""
     found = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     misnamed = [path for path in sorted(folder.glob("*.[yY]*")) if path.suffix.lower() in (".yml", ".yaml") and path.suffix != ".yaml"]
     problems = [Problem(path.as_posix(), None, None, None, "the name of a suite ends in .yaml; rename the file") for path in misnamed]
@@ -71,7 +72,7 @@ def load_suites(config: dict, folder: Path) -> dict[str, dict]:
 
 
 def load_suite(path: Path, limits: dict) -> dict:
-    """One suite: {name, description, figures: [case], files: [parameter files], cases: {name: resolved case}}.
+    """One suite: {name, description, figures: [case], studies: [study], files: [parameter files], cases: {name: resolved case}}.
 
     `limits` is the config's. Raises `Problems`.
     """
@@ -88,7 +89,7 @@ class _Suite:
     def __init__(self, document: Document, path: Path, limits: dict):
         self.document, self.problems = document, list(document.problems)
         self.schema = _schema("suite")
-        self.case_schema = {"$defs": self.schema["$defs"], **self.schema["$defs"]["case"]}
+        self.case_schema = self.schema["$defs"]["case"]
         data = document.data
         if not NAME.fullmatch(path.stem) or path.stem in RESERVED:
             taken = "is taken by a folder of results/" if path.stem in RESERVED else "should have only small letters, digits and _"
@@ -105,6 +106,10 @@ class _Suite:
         for i, name in enumerate(figures if isinstance(figures, list) else []):
             if name not in self.raw:
                 self._report(("figures", i), f"no case {name} in this suite{did_you_mean(name, self.raw)}")
+        studies = data.get("studies", [])
+        for i, study in enumerate([] if self.problems else studies):
+            if not fitting(study, cases):
+                self._report(("studies", i), f"no case of this suite fits {study}: it needs {STUDIES[study][0]}")
         if not self.problems:
             specs = [spec for case in cases.values() for spec in case["parameters"].values()]
             files = [spec["file"] for spec in specs if isinstance(spec, dict) and "file" in spec]
@@ -112,6 +117,8 @@ class _Suite:
                 "name": path.stem,
                 "description": data.get("description", ""),
                 "figures": {"all": list(cases), "none": []}[figures] if isinstance(figures, str) else figures,
+                "studies": studies,
+                "references": data.get("references", "all"),
                 "files": sorted({(path.parent / file).as_posix() for file in files}),
                 "cases": cases,
             }
@@ -187,9 +194,21 @@ class _Suite:
         return result
 
 
+@cache
 def _schema(name: str) -> dict:
+    """A schema with every `$ref: "#/$defs/NAME"` replaced by what it names, which is quicker than to follow it for each case."""
     path = SCHEMAS / f"{name}.schema.yaml"
-    return Document(path, path.name).data
+    schema = Document(path, path.name).data
+
+    def inlined(node: Any) -> Any:
+        if isinstance(node, list):
+            return [inlined(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        named = inlined(schema["$defs"][node["$ref"].rsplit("/", 1)[1]]) if "$ref" in node else {}
+        return named | {key: inlined(item) for key, item in node.items() if key != "$ref"}
+
+    return inlined(schema)
 
 
 @cache

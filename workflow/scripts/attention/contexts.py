@@ -5,6 +5,10 @@ weights V per head, then Concat(head_1, ..., head_H) (Vaswani et al. 2017, secti
 
 import numpy as np
 
+from attention.precision import matmul
+from attention.projections import latest
+from attention.scores import repeat_heads
+
 
 def merge_heads(x: np.ndarray) -> np.ndarray:
     """[..., H, L, d] to [..., L, H*d]: the heads of one token side by side."""
@@ -14,7 +18,8 @@ def merge_heads(x: np.ndarray) -> np.ndarray:
 
 def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """`contexts` [..., H, Lq, d_v] and `concat` [..., Lq, H*d_v]; nothing if the case has no values."""
-    if "v_heads" not in arrays:
+    if not case["arrays"]["contexts"]:
         return {}
-    contexts = arrays["weights"] @ arrays["v_heads"]
+    values = repeat_heads(latest(arrays, "v"), case["heads"])
+    contexts = matmul(arrays.get("dropped", arrays.get("weights")), values, case["precision"]["accumulate"])
     return {"contexts": contexts, "concat": merge_heads(contexts)}

@@ -9,4 +9,4 @@ def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """`output` [..., Lq, d_out]; nothing if the case has no contexts."""
     if "concat" not in arrays:
         return {}
-    return {"output": project(arrays["concat"], arrays.get("w_o"), arrays.get("b_o"))}
+    return {"output": project(arrays["concat"], arrays.get("w_o"), arrays.get("b_o"), case["precision"]["accumulate"])}

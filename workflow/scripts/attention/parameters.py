@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from attention.arrays import WEIGHTS
+from attention import precision  # noqa: F401  NumPy learns "bfloat16" from it
+from attention.arrays import BOOLEAN, WEIGHTS
 
 
 def grid(shape: tuple[int, ...], a: int = 7, c: int = 3, m: int = 11, den: int = 4) -> np.ndarray:
@@ -50,12 +51,12 @@ def stage(case: dict, folder: Path) -> dict[str, np.ndarray]:
     for name, spec in case["parameters"].items():
         shape = tuple(case["shapes"][name])
         if isinstance(spec, list):
-            array = np.array(spec)
+            array = np.array(spec) if name in BOOLEAN else np.array(spec, dtype=np.float64)
         elif "file" in spec:
             array = np.load(folder / spec["file"], allow_pickle=False)
         else:
             array = grid(shape, **spec["grid"]) if "grid" in spec else normal(shape, **spec["normal"])
-        arrays[name] = array.astype(case["dtype"])
+        arrays[name] = array.astype(bool if name in BOOLEAN else case["dtype"])
     if draws := case["torch_draws"]:
         arrays |= torch_draws(draws["order"], case["shapes"], draws["seed"], case["dtype"])
     return {name: arrays[name] for name in case["arrays"]["parameters"]}

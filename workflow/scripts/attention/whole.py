@@ -1,0 +1,15 @@
+"""All stages of one case, one after the other."""
+
+from pathlib import Path
+
+import numpy as np
+
+from attention import backward, contexts, outputs, parameters, projections, scores, weights
+
+
+def compute(case: dict, folder: Path = Path()) -> dict[str, np.ndarray]:
+    """Every array of a resolved `case` by name; parameter files are read from `folder`."""
+    arrays = parameters.stage(case, folder)
+    for stage in (projections, scores, weights, contexts, outputs, backward):
+        arrays |= stage.stage(case, arrays)
+    return arrays

@@ -1,0 +1,33 @@
+"""What a script imports of this project, so that an edited module reruns its rules (Snakemake itself notices edited scripts only)."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).parent
+IMPORT = re.compile(r"^ *(?:from|import) +([\w.]+)(?: +import +(\([^)]*\)|.*))?", re.MULTILINE)
+
+
+def modules(script: str) -> list[str]:
+    """Paths of the modules that `script` (a name in this folder, without .py) imports, and those import in turn; sorted.
+
+    The references are imported by name at run time, so whoever imports `references` counts as importing all of them.
+    """
+    found: set[Path] = set()
+    waiting = [HERE / f"{script}.py"]
+    while waiting:
+        for path in _imported(waiting.pop()) - found:
+            found.add(path)
+            waiting.append(path)
+    return sorted((Path("workflow/scripts") / path.relative_to(HERE)).as_posix() for path in found)
+
+
+@cache
+def _imported(path: Path) -> frozenset[Path]:
+    """The modules of this folder that one file names in its imports."""
+    names = set()
+    for module, members in IMPORT.findall(path.read_text("utf-8")):
+        names |= {module, *(f"{module}.{member}" for member in re.findall(r"\w+", members))}
+    paths = {HERE.joinpath(*name.split(".")) for name in names}
+    found = {path.with_suffix(".py") for path in paths if path.with_suffix(".py").is_file()}
+    return frozenset(found | set((HERE / "references").glob("*.py") if "references" in names else ()))
