@@ -3,18 +3,13 @@
 In: a suite's parameters and stages. Out: references/{library} (arrays by reference and case) and comparison/{case}.json.
 """
 
+COMPARED = [suite for suite in SUITES if SUITES[suite]["references"] == "all"]
+
 
 rule reference:
     input:
         parameters="results/{suite}/parameters",
-        code=[
-            *STAGE,
-            "workflow/scripts/references/__init__.py",
-            "workflow/scripts/references/torch_manual.py",
-            "workflow/scripts/references/torch_mha.py",
-            "workflow/scripts/references/torch_sdpa.py",
-            "workflow/scripts/references/torch_tools.py",
-        ],
+        code=modules("reference"),
     output:
         directory("results/{suite}/references/{library}"),
     log:
@@ -27,20 +22,28 @@ rule reference:
         "../scripts/reference.py"
 
 
+def if_wanted(wildcards):
+    """Folders that not every suite has."""
+    folder = f"results/{wildcards.suite}"
+    gradients = (
+        {"backward": f"{folder}/backward"} if wildcards.suite in GRADIENTS else {}
+    )
+    torch = (
+        {"torch": f"{folder}/references/torch"} if wildcards.suite in COMPARED else {}
+    )
+    return gradients | torch
+
+
 rule comparison:
     input:
+        unpack(if_wanted),
         parameters="results/{suite}/parameters",
         projections="results/{suite}/projections",
         scores="results/{suite}/scores",
         weights="results/{suite}/weights",
         contexts="results/{suite}/contexts",
         outputs="results/{suite}/outputs",
-        torch="results/{suite}/references/torch",
-        code=[
-            *STAGE,
-            "workflow/scripts/compare.py",
-            "workflow/scripts/references/__init__.py",
-        ],
+        code=modules("comparison"),
     output:
         directory("results/{suite}/comparison"),
     log:

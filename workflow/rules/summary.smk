@@ -8,7 +8,7 @@ rule summary:
     input:
         comparisons=expand("results/{suite}/comparison", suite=SUITES),
         template="workflow/report/summary.html.jinja2",
-        code=[*STAGE, "workflow/scripts/summaries.py"],
+        code=modules("summary"),
     output:
         json="results/summary.json",
         html=report(
@@ -31,7 +31,8 @@ rule verdict:
         text="results/summary.txt",
         environment="results/environment.json",
         figures=expand("results/{suite}/figures", suite=DRAWN),
-        code=[*STAGE, "workflow/scripts/summaries.py"],
+        studies=expand("results/studies/{suite}/exact", suite=STUDIED),
+        code=modules("verdict"),
     output:
         "results/verdict.txt",
     log:

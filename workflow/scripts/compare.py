@@ -1,10 +1,27 @@
 """Two results held against each other, and printed numbers against exact ones."""
 
+import math
 from decimal import Decimal
 
 import numpy as np
 
 from attention.arrays import CATALOGUE
+
+
+def unit(array: np.ndarray) -> float:
+    """The unit in the last place of the array's largest finite element."""
+    half = np.abs(array[np.isfinite(array)]).max(initial=0) / 2  # the largest finite number itself has no next one
+    return 2 * float(np.spacing(half))
+
+
+def gate(name: str, arrays: dict[str, np.ndarray], dtype: str, gates: dict[str, float]) -> float:
+    """Largest difference that passes in array `name`: an absolute one for float64 and float32 cases.
+
+    For the half precisions it is `half_ulp` units of the array, or of one that it is made from, where terms have cancelled.
+    """
+    if dtype in gates:
+        return gates[dtype]
+    return gates["half_ulp"] * max(unit(arrays[source]) for source in (name, *CATALOGUE[name].made_from) if source in arrays)
 
 
 def compare_arrays(ours: np.ndarray, theirs: np.ndarray, gate: float) -> dict:
@@ -13,23 +30,17 @@ def compare_arrays(ours: np.ndarray, theirs: np.ndarray, gate: float) -> dict:
     ours, theirs: any shape; another shape fails. NaN and infinity agree only with the same at the same place.
     """
     if ours.shape != theirs.shape:
-        return {
-            "max_abs": None,
-            "ulp": None,
-            "gate": gate,
-            "verdict": "fail",
-            "reason": f"shape {list(theirs.shape)}, ours {list(ours.shape)}",
-        }
+        reason = f"shape {list(theirs.shape)}, ours {list(ours.shape)}"
+        return {"max_abs": None, "ulp": None, "gate": gate, "verdict": "fail", "reason": reason}
     finite = np.isfinite(ours) & np.isfinite(theirs)
     same = np.array_equal(ours[~finite], theirs[~finite], equal_nan=True)
-    difference = np.abs(ours[finite].astype(np.float64) - theirs[finite])
+    difference = np.abs(ours[finite].astype(np.float64) - theirs[finite].astype(np.float64))
     largest = float(difference.max(initial=0.0))
-    unit = float(np.spacing(np.abs(ours[finite]).max(initial=0.0)))
-    result = {"max_abs": largest, "ulp": largest / unit, "gate": gate, "verdict": "pass" if same and largest <= gate else "fail"}
+    result = {"max_abs": largest, "ulp": largest / unit(ours), "gate": gate, "verdict": "pass" if same and largest <= gate else "fail"}
     return result if same else {**result, "reason": "NaN or infinity at other places"}
 
 
-def compare_case(case: dict, ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], gate: float) -> dict:
+def compare_case(case: dict, ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], gates: dict[str, float]) -> dict:
     """One reference on one case: {verdict, arrays, first_divergence}.
 
     ours: every computed array of the case by name. theirs: what the reference shows; `layout.name` is compared with our `name`.
@@ -37,14 +48,30 @@ def compare_case(case: dict, ours: dict[str, np.ndarray], theirs: dict[str, np.n
     """
     arrays = {}
     for name in [name for name in CATALOGUE if name in ours and CATALOGUE[name].stage != "parameters"]:
+        allowed = gate(name, ours, case["dtype"], gates)
         shown = [key for key in theirs if key.split(".")[-1] == name]
         for key in shown:
-            arrays[key] = compare_arrays(ours[name], theirs[key], gate)
+            arrays[key] = compare_arrays(ours[name], theirs[key], allowed)
         if not shown:
-            arrays[name] = {"max_abs": None, "ulp": None, "gate": gate, "verdict": "not exposed"}
+            arrays[name] = {"max_abs": None, "ulp": None, "gate": allowed, "verdict": "not exposed"}
     wrong = [key for key, result in arrays.items() if result["verdict"] == "fail"]
     first = {"stage": CATALOGUE[wrong[0].split(".")[-1]].stage, "array": wrong[0]} if wrong else None
     return {"verdict": "fail" if wrong else "pass", "arrays": arrays, "first_divergence": first}
+
+
+def judged(case: dict, ours: dict, theirs: dict, gates: dict, unsupported: str | None, convention: str | None) -> dict:
+    """`compare_case`, or the reason why there is nothing to compare; a difference that another convention explains is no failure."""
+    if unsupported:
+        return {"verdict": "unsupported", "reason": unsupported, "arrays": {}, "first_divergence": None}
+    result = compare_case(case, ours, theirs, gates)
+    if result["verdict"] == "fail" and convention:
+        return {**result, "verdict": "convention", "reason": f"follows {convention}", "first_divergence": None}
+    return result
+
+
+def spelled(number: float) -> float | str:
+    """`number` as JSON holds it."""
+    return number if math.isfinite(number) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(number, "NaN")
 
 
 def check_claim(claim: dict, array: np.ndarray) -> list[dict]:
@@ -52,21 +79,20 @@ def check_claim(claim: dict, array: np.ndarray) -> list[dict]:
 
     claim: {array, at, values}, the values being printed numbers as text. array: ours. A printed number is right if ours
     lies within half a unit of its last decimal (either way of rounding a tie is fine), give or take our own rounding error.
+    "NaN", "Infinity" and "-Infinity" are right where ours is the same.
     """
     checked = []
+    own = 64 if array.dtype.itemsize > 2 else 0  # our own rounding, in units in the last place; half precisions are taken as they are
     printed = np.array(claim["values"], dtype=object)
     for inner in np.ndindex(printed.shape):
         text, index = printed[inner], (*claim["at"], *inner)
-        exact = array[index]
-        unit = Decimal(1).scaleb(Decimal(text).as_tuple().exponent)
-        slack = 8 * Decimal(float(np.spacing(np.abs(array).max())))
-        checked.append(
-            {
-                "index": list(index),
-                "printed": text,
-                "right": float(exact),
-                "rounded": str(Decimal(float(exact)).quantize(unit, rounding="ROUND_HALF_UP")),
-                "agrees": bool(abs(Decimal(float(exact)) - Decimal(text)) <= unit / 2 + slack),
-            }
-        )
+        exact = float(array[index])
+        if not math.isfinite(exact) or not Decimal(text).is_finite():
+            found = {"right": spelled(exact), "rounded": str(spelled(exact)), "agrees": text == spelled(exact)}
+        else:
+            last = Decimal(1).scaleb(Decimal(text).as_tuple().exponent)
+            rounded = str(Decimal(exact).quantize(last, rounding="ROUND_HALF_UP"))
+            slack = own * Decimal(unit(array[index]))
+            found = {"right": exact, "rounded": rounded, "agrees": abs(Decimal(exact) - Decimal(text)) <= last / 2 + slack}
+        checked.append({"index": list(index), "printed": text, **found})
     return checked

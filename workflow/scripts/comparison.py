@@ -4,27 +4,25 @@ from pathlib import Path
 
 from artifacts import logged, read_arrays, read_json, read_suite, write_json
 from attention.arrays import STAGES
-from compare import check_claim, compare_case
+from compare import check_claim, judged
 from references import LIBRARIES
 
 with logged(snakemake.log[0]):
-    stages = [Path(snakemake.input[stage]) for stage in STAGES]
+    given = dict(snakemake.input.items())
+    stages = [Path(folder) for name, folder in given.items() if name in STAGES]
     output = Path(snakemake.output[0])
     output.mkdir(parents=True, exist_ok=True)
-    references = {f"{lib}.{name}": Path(snakemake.input[lib]) / name for lib, names in LIBRARIES.items() for name in names}
-    unsupported = {reference: read_json(folder / "unsupported.json") for reference, folder in references.items()}
+    references = {f"{lib}.{name}": Path(given[lib]) / name for lib in LIBRARIES if lib in given for name in LIBRARIES[lib]}
+    said = {reference: read_json(folder / "said.json") for reference, folder in references.items()}
     for case in read_suite(snakemake.input.parameters)[1]:
         ours = {}
         for stage in stages:
             ours |= read_arrays(stage / case["name"])
         results = {}
         for reference, folder in references.items():
-            if case["name"] in unsupported[reference]:
-                reason = unsupported[reference][case["name"]]
-                results[reference] = {"verdict": "unsupported", "reason": reason, "arrays": {}, "first_divergence": None}
-            else:
-                theirs = read_arrays(folder / case["name"])
-                results[reference] = compare_case(case, ours, theirs, snakemake.params.gates[case["dtype"]])
+            reason, other = (said[reference][kind].get(case["name"]) for kind in ("unsupported", "convention"))
+            theirs = read_arrays(folder / case["name"])
+            results[reference] = judged(case, ours, theirs, snakemake.params.gates, reason, other)
         diverging = [{"reference": r, **c["first_divergence"]} for r, c in results.items() if c["first_divergence"]]
         claims = [{"array": claim["array"], **value} for claim in case["claims"] for value in check_claim(claim, ours[claim["array"]])]
         write_json(

@@ -11,5 +11,8 @@ with logged(snakemake.log[0]):
     summary, rows = summarise([Path(folder) for folder in snakemake.input.comparisons])
     write_json(Path(snakemake.output.json), summary)
     template = Environment(autoescape=True, trim_blocks=True).from_string(Path(snakemake.input.template).read_text("utf-8"))
-    write_text(Path(snakemake.output.html), template.render(summary=summary, rows=rows))
+    write_text(
+        Path(snakemake.output.html),
+        template.render(summary=summary, rows=rows, references=list(dict.fromkeys(name for row in rows for name in row["references"]))),
+    )
     write_text(Path(snakemake.output.text), table(summary))

@@ -1,13 +1,15 @@
-"""torch.mha: torch.nn.MultiheadAttention with every packed parameter overwritten, in eval mode, in both batch layouts."""
+"""torch.mha: torch.nn.MultiheadAttention with every parameter overwritten, in eval mode, in both batch layouts."""
 
 import numpy as np
 import torch
 
-from references.torch_tools import packed, tensors
+from references import torch_tools
+from references.torch_sdpa import torch_precision
+from references.torch_tools import inputs, numpy, packed, tensor
 
 
 def supports(case: dict) -> str | None:
-    """Cases that begin at x with one square width for queries, keys, values and output, and the default scale."""
+    """Cases that begin at x, with one width E = d_model = H*d_k = H*d_v = d_out, and nothing but masks and biases on the scores."""
     dims = case["dims"]
     if case["begins_at"] != "x":
         return "begins at x; this case begins later"
@@ -15,34 +17,78 @@ def supports(case: dict) -> str | None:
         return "always projects; this case has no w_q, w_k, w_v"
     if not dims["H"] * dims["d_k"] == dims["H"] * dims["d_v"] == dims["d_model"] == dims["d_out"]:
         return "needs H*d_k = H*d_v = d_model = d_out"
+    if dims["H"] != dims["H_kv"]:
+        return "has no grouped heads"
     if case["scale"] != "1/sqrt(d_k)":
         return "always scales by 1/sqrt(d_k)"
+    for option, word in (("softcap", "softcap"), ("rotary", "rotary positions"), ("qk_norm", "normed queries and keys")):
+        if case[option]:
+            return f"has no {word}"
+    if "past_k" in case["shapes"]:
+        return "has no cache"
+    if case["softmax"] != "plain" or "sinks" in case["shapes"]:
+        return "has the plain softmax only"
+    if case["dropout"] is not None:
+        return "draws its own dropout"
+    if case["mask"]["fill"] != "-inf":
+        return "fills with -inf only"
+    if case["precision"] != torch_precision(case):
+        return "chooses the precision of sums and softmax itself"
+    if case["spelled"]:
+        return "adds its masks, so that NaN or infinity behind a mask comes through"
     return None
 
 
-def run(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """weights per head and output, batch first and sequence first; without w_o the module gets the identity."""
-    p = tensors(arrays)
-    width, x = case["dims"]["d_model"], p["x"]
-    batch = x if x.dim() == 3 else x[None]
-    mha = torch.nn.MultiheadAttention(width, case["heads"], batch_first=True, dtype=x.dtype).eval()
+def convention(case: dict) -> str | None:
+    """Which convention it follows where the case names another one."""
+    return None if case["mask"]["empty_row"] == "nan" else "empty_row: nan"
+
+
+def module(case: dict, p: dict[str, torch.Tensor]) -> torch.nn.MultiheadAttention:
+    """The layer with the case's parameters; without w_o it gets the identity."""
+    dims, x = case["dims"], p["x"]
+    width, separate = dims["d_model"], not dims["d_model"] == dims["d_kv"] == dims["d_vv"]
+    mha = torch.nn.MultiheadAttention(
+        width,
+        case["heads"],
+        add_bias_kv="bias_k" in p,
+        add_zero_attn=case["extra_key"] == "zero",
+        kdim=dims["d_kv"] if separate else None,
+        vdim=dims["d_vv"] if separate else None,
+        dtype=x.dtype,
+    ).eval()
     weight, bias = packed(p)
-    identity = torch.eye(width, dtype=x.dtype)
-    zeros = torch.zeros(width, dtype=x.dtype)
-    mha.load_state_dict(
-        {
-            "in_proj_weight": weight,
-            "in_proj_bias": bias,
-            "out_proj.weight": p.get("w_o", identity),
-            "out_proj.bias": p.get("b_o", zeros),
-        }
-    )
+    state = {f"{n}_proj_weight": p[f"w_{n}"] for n in "qkv"} if separate else {"in_proj_weight": torch.cat(weight)}
+    state |= {f"bias_{n}": p[f"bias_{n}"].view(1, 1, -1) for n in "kv" if f"bias_{n}" in p}
+    state["in_proj_bias"] = torch.cat(bias)
+    state["out_proj.weight"] = p.get("w_o", torch.eye(width, dtype=x.dtype))
+    state["out_proj.bias"] = p.get("b_o", torch.zeros(width, dtype=x.dtype))
+    mha.load_state_dict(state)
+    return mha
+
+
+def mask(case: dict, p: dict[str, torch.Tensor], batch: int) -> torch.Tensor | None:
+    """attn_mask [B*H, Lq, Lc]: True = blocked (the inverse of ours), or added with -inf if there is a bias."""
+    cached = case["dims"]["Lc"]
+    keep, added = torch_tools.keep(case, p), torch_tools.bias(case, p)
+    if keep is None and added is None:
+        return None
+    whole = ~keep if added is None else added if keep is None else added.masked_fill(~keep, -torch.inf)
+    shape = (batch, case["heads"], case["dims"]["Lq"], cached)
+    return whole[..., :cached].expand(shape).flatten(0, 1)
+
+
+def run(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """weights per head and output, batch first and sequence first."""
+    p = {name: tensor(array) for name, array in arrays.items()}
+    batched = "B" in case["dims"]
+    triple = [x if batched else x[None] for x in inputs(case, p)]
+    mha, attn_mask = module(case, p), mask(case, p, len(triple[0]))
     made = {}
     with torch.no_grad():
         for layout in ("", "sequence_first."):
             mha.batch_first = not layout
-            inputs = batch.transpose(0, 1) if layout else batch
-            output, weights = mha(inputs, inputs, inputs, need_weights=True, average_attn_weights=False)
-            output = output.transpose(0, 1) if layout else output
-            made |= {f"{layout}weights": weights, f"{layout}output": output}
-    return {name: (tensor if x.dim() == 3 else tensor[0]).numpy() for name, tensor in made.items()}
+            given = [x.transpose(0, 1) for x in triple] if layout else triple
+            output, weights = mha(*given, attn_mask=attn_mask, need_weights=True, average_attn_weights=False)
+            made |= {f"{layout}weights": weights, f"{layout}output": output.transpose(0, 1) if layout else output}
+    return {name: numpy(x if batched else x[0]) for name, x in made.items()}

@@ -1,35 +1,253 @@
-"""What the torch references share: parameters as tensors, projections by torch.nn.functional.linear, heads split by torch."""
+"""What the torch references share: tensors, projections by linear, positions and masks built with torch's own functions.
+
+This is a second route to every number: rotations are complex products, masks come from tril, triu and comparisons.
+"""
+
+import math
 
 import numpy as np
 import torch
-from torch.nn.functional import linear
+from ml_dtypes import bfloat16
+from torch.nn.functional import linear, normalize, rms_norm
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
-def tensors(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
-    """Every array as a tensor of the same dtype."""
-    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+def tensor(array: np.ndarray) -> torch.Tensor:
+    """The array as a tensor of the same dtype."""
+    if array.dtype == bfloat16:
+        return torch.from_numpy(array.view(np.uint16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
 
 
-def packed(p: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """w_q, w_k, w_v and their biases stacked as torch's in_proj_weight [3E, E] and in_proj_bias [3E]; a missing bias is zeros."""
-    bias = [p[f"b_{n}"] if f"b_{n}" in p else p[f"w_{n}"].new_zeros(len(p[f"w_{n}"])) for n in "qkv"]
-    return torch.cat([p["w_q"], p["w_k"], p["w_v"]]), torch.cat(bias)
+def numpy(x: torch.Tensor) -> np.ndarray:
+    """The tensor as an array of the same dtype."""
+    x = x.detach().contiguous()
+    return x.view(torch.uint16).numpy().view(bfloat16) if x.dtype == torch.bfloat16 else x.numpy()
 
 
-def project(p: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """q, k and v: as given, or x through the packed weights, or x itself."""
+def packed(p: dict[str, torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """w_q, w_k, w_v and their biases, to be stacked as torch's in_proj_weight and in_proj_bias; a missing bias is zeros."""
+    weights = [p[f"w_{n}"] for n in "qkv"]
+    return weights, [p[f"b_{n}"] if f"b_{n}" in p else w.new_zeros(len(w)) for n, w in zip("qkv", weights, strict=True)]
+
+
+def inputs(case: dict, p: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What queries, keys and values are made from, sinusoids added."""
+    x = p["x"]
+    keys = p.get("x_k", p.get("x_kv", x))
+    values = p.get("x_v", p.get("x_kv", x))
+    if not case["sinusoidal"]:
+        return x, keys, values
+    same = keys is x
+    x = x + sinusoids(case["query_positions"], x.shape[-1], case["sinusoidal"]["base"]).to(x.dtype)
+    keys = x if same else keys + sinusoids(case["key_positions"], keys.shape[-1], case["sinusoidal"]["base"]).to(x.dtype)
+    return x, keys, keys
+
+
+def sinusoids(positions: list[int], width: int, base: float) -> torch.Tensor:
+    """[L, width]: sine in the even columns, cosine in the odd ones."""
+    table = torch.zeros(len(positions), width + width % 2, dtype=torch.float64)
+    step = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(base) / width))
+    angle = torch.tensor(positions, dtype=torch.float64)[:, None] * step
+    table[:, 0::2], table[:, 1::2] = torch.sin(angle), torch.cos(angle)
+    return table[:, :width]
+
+
+def project(case: dict, p: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """q, k and v as far as the case has them: as given, by linear (packed where there is one input), or the input itself."""
     if "x" not in p:
         return {name: p[name] for name in "qkv" if name in p}
+    x = dict(zip("qkv", inputs(case, p), strict=True))
+    shown = {"x_pos": x["q"]} if case["sinusoidal"] else {}
+    if case["sinusoidal"] and "x_kv" in p:
+        shown["x_kv_pos"] = x["k"]
+    return shown | projected(x, p)
+
+
+def projected(x: dict[str, torch.Tensor], p: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """q, k and v from what each of them is made from."""
     if "w_q" not in p:
-        return dict.fromkeys("qkv", p["x"])
-    weight, bias = packed(p)
-    sizes = [len(p[f"w_{n}"]) for n in "qkv"]
-    return dict(zip("qkv", linear(p["x"], weight, bias).split(sizes, dim=-1), strict=True))
+        return {name: source.clone() for name, source in x.items()}  # one tensor would have one gradient for all three
+    if x["q"] is x["k"] is x["v"]:
+        weight, bias = packed(p)
+        made = linear(x["q"], torch.cat(weight), torch.cat(bias))
+        return dict(zip("qkv", made.split([len(w) for w in weight], dim=-1), strict=True))
+    return {name: linear(x[name], p[f"w_{name}"], p.get(f"b_{name}")) for name in "qkv"}
 
 
-def split(x: torch.Tensor, heads: int) -> torch.Tensor:
-    """[..., L, H*d] to [..., H, L, d]."""
-    return x.unflatten(-1, (heads, -1)).transpose(-2, -3)
+def heads(case: dict, p: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Everything up to what the products use; the last forms of queries, keys and values are `Q`, `K` and `V`."""
+    made = project(case, p)
+    count = {"q": case["heads"], "k": case["kv_heads"], "v": case["kv_heads"]}
+    for name in "qkv":
+        if f"{name}_heads" in p:
+            made[f"{name}_heads"] = p[f"{name}_heads"]
+        elif name in made:
+            made[f"{name}_heads"] = made[name].unflatten(-1, (count[name], -1)).transpose(-2, -3)
+    last = {name: made[f"{name}_heads"] for name in "qkv" if f"{name}_heads" in made}
+    for name, positions in (("q", case["query_positions"]), ("k", case["key_positions"])):
+        if case["qk_norm"]:
+            made[f"{name}_norm"] = last[name] = normed(last[name], case["qk_norm"], p.get(f"g_{name}"))
+        if case["rotary"]:
+            made[f"{name}_rot"] = last[name] = rotated(last[name], positions, case["rotary"])
+    if "past_k" in p:
+        made["present_k"] = last["k"] = torch.cat([p["past_k"], last["k"]], dim=-2)
+        made["present_v"] = last["v"] = torch.cat([p["past_v"], last["v"]], dim=-2)
+    for name in "kv":
+        if f"bias_{name}" in p or case["extra_key"] == "zero":
+            x = last[name]
+            if f"bias_{name}" in p:
+                row = p[f"bias_{name}"].view(case["kv_heads"], 1, -1)
+                x = torch.cat([x, row.expand(*x.shape[:-2], 1, -1)], dim=-2)
+            if case["extra_key"] == "zero":
+                x = torch.nn.functional.pad(x, (0, 0, 0, 1))
+            made[f"{name}_extended"] = last[name] = x
+    return made | {name.upper(): x for name, x in last.items()}
+
+
+def normed(x: torch.Tensor, options: dict, gain: torch.Tensor | None) -> torch.Tensor:
+    """torch's rms_norm, or x over its length, times the gain."""
+    wide = x if x.dtype in (torch.float64, torch.float32) else x.float()
+    if options["kind"] == "rms":
+        y = rms_norm(wide, wide.shape[-1:], eps=options["eps"])
+    else:
+        y = wide * torch.rsqrt(torch.linalg.vector_norm(wide, dim=-1, keepdim=True) ** 2 + options["eps"])
+        y = y if options["eps"] else normalize(wide, dim=-1)
+    y = y.to(x.dtype)
+    return y if gain is None else y * gain
+
+
+def rotated(x: torch.Tensor, positions: list[int], options: dict) -> torch.Tensor:
+    """Each pair of columns as one complex number, times e^(i angle)."""
+    dims = options.get("dims", x.shape[-1])
+    theta, stretch = frequencies(dims, options.get("base", 10000), options.get("scaling"))
+    precision = DTYPES[options.get("angles", "float64")]
+    angle = torch.tensor(positions, dtype=torch.float64).to(precision)[:, None] * theta.to(precision)
+    turn = torch.polar(torch.full_like(angle, stretch, dtype=torch.float64), angle.double())
+    cos_sin = torch.view_as_real(turn).to(x.dtype)
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    turn = torch.view_as_complex(cos_sin.to(wide))
+    part = x[..., :dims].to(wide)
+    if options["pairing"] == "half":
+        pairs = torch.complex(part[..., : dims // 2].contiguous(), part[..., dims // 2 :].contiguous())
+    else:
+        pairs = torch.view_as_complex(part.unflatten(-1, (-1, 2)).contiguous())
+    turned = torch.view_as_real(pairs * turn)
+    flat = turned.transpose(-1, -2).flatten(-2) if options["pairing"] == "half" else turned.flatten(-2)
+    return torch.cat([flat.to(x.dtype), x[..., dims:]], dim=-1)
+
+
+def frequencies(dims: int, base: float, scaling: dict | None) -> tuple[torch.Tensor, float]:
+    """Angle per position of each pair and the stretch of cosine and sine, by the rules' own papers, pair by pair."""
+    rule = scaling["rule"] if scaling else None
+    factor = scaling["factor"] if scaling else 1.0
+    if rule == "ntk":
+        base = base * factor ** (dims / (dims - 2))
+    theta = [base ** (-2 * i / dims) for i in range(dims // 2)]
+    if rule == "linear":
+        theta = [t / factor for t in theta]
+    if rule == "llama3":
+        long, short = (scaling["original_length"] / scaling.get(key, default) for key, default in (("low", 1), ("high", 4)))
+        for i, t in enumerate(theta):
+            wavelength = 2 * math.pi / t
+            if wavelength > long:
+                theta[i] = t / factor
+            elif wavelength >= short:
+                smooth = (scaling["original_length"] / wavelength - scaling.get("low", 1)) / (
+                    scaling.get("high", 4) - scaling.get("low", 1)
+                )
+                theta[i] = (1 - smooth) * t / factor + smooth * t
+    if rule == "yarn":
+
+        def where(turns: float) -> float:
+            return dims * math.log(scaling["original_length"] / (2 * math.pi * turns)) / (2 * math.log(base))
+
+        low = max(math.floor(where(scaling.get("beta_fast", 32))), 0)
+        high = min(math.ceil(where(scaling.get("beta_slow", 1))), dims - 1)
+        for i, t in enumerate(theta):
+            ramp = min(max((i - low) / max(high - low, 0.001), 0), 1)
+            theta[i] = t / factor * ramp + t * (1 - ramp)
+    return torch.tensor(theta, dtype=torch.float64), 0.1 * math.log(factor) + 1 if rule == "yarn" else 1.0
+
+
+def keep(case: dict, p: dict[str, torch.Tensor]) -> torch.Tensor | None:
+    """All masks together [..., H or 1, Lq, Lk], True = attend; None if there are none."""
+    mask, dims = case["mask"], case["dims"]
+    rows, columns = dims["Lq"], dims["Lc"]
+    shift = columns - rows if (mask.get("causal") or mask.get("window", {}).get("align")) == "bottom_right" else 0
+    every = torch.ones(rows, columns, dtype=torch.bool)
+    found = []
+    if "causal" in mask:
+        seen = every.tril(shift)
+        seen[:, : mask.get("prefix", 0)] = True
+        found.append(seen)
+    if "window" in mask:
+        left, right = mask["window"].get("left"), mask["window"].get("right")
+        found.append(every if left is None else every.triu(shift - left))
+        found.append(every if right is None else every.tril(shift + right))
+    if "documents" in mask:
+        found.append(torch.tensor(mask["documents"]["queries"])[:, None] == torch.tensor(mask["documents"]["keys"]))
+    if "key_lengths" in mask:
+        real = torch.arange(columns) < torch.tensor(mask["key_lengths"])[:, None]
+        found.append(real[:, None, None, :] if "B" in dims else real)
+    for name, sign in (("mask_keep", 1), ("mask_key_keep", 1), ("mask_block", 0), ("mask_key_block", 0)):
+        if name in p:
+            given = p[name] if sign else p[name].logical_not()
+            found.append(given[..., None, None, :] if "key" in name else given)
+    if not found:
+        return None
+    whole = found[0]
+    for other in found[1:]:
+        whole = whole & other
+    return torch.nn.functional.pad(whole, (0, dims["Lk"] - columns), value=True)
+
+
+def bias(case: dict, p: dict[str, torch.Tensor]) -> torch.Tensor | None:
+    """All additive terms together [..., H or 1, Lq, Lk]; None if there are none."""
+    steps = torch.tensor(case["context_positions"])[None, :] - torch.tensor(case["query_positions"])[:, None]
+    terms = [p[name] for name in ("bias_table", "mask_add") if name in p]
+    terms += [p["mask_key_add"][..., None, None, :]] if "mask_key_add" in p else []
+    if case["alibi"]:
+        form = {"distance": -steps.abs(), "relative": steps, "key_index": torch.tensor(case["context_positions"]).expand_as(steps)}
+        terms.append(slopes(case["heads"], case["alibi"]["slopes"])[:, None, None] * form[case["alibi"]["form"]])
+    if "t5_table" in p:
+        table = p["t5_table"]
+        buckets = torch.tensor([[t5_bucket(int(s), len(table), case["t5"]) for s in row] for row in steps])
+        terms.append(table[buckets].permute(2, 0, 1))
+    if not terms:
+        return None
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return torch.nn.functional.pad(total.to(DTYPES[case["dtype"]]), (0, case["dims"]["Lk"] - case["dims"]["Lc"]))
+
+
+def slopes(count: int, rule: str) -> torch.Tensor:
+    """ALiBi slopes [H], by repeated multiplication with the ratio of the series."""
+
+    def series(n: int) -> list[float]:
+        ratio = 2 ** (-8 / n)
+        return [ratio**h for h in range(1, n + 1)]
+
+    below = 1 << (count.bit_length() - 1)
+    listed = series(count) if rule == "geometric" or below == count else series(below) + series(2 * below)[::2][: count - below]
+    return torch.tensor(listed, dtype=torch.float64)
+
+
+def t5_bucket(step: int, buckets: int, options: dict) -> int:
+    """Bucket of one relative position."""
+    start = 0
+    if options["direction"] == "both":
+        buckets //= 2
+        start = buckets if step > 0 else 0
+        step = abs(step)
+    else:
+        step = max(-step, 0)
+    exact = buckets // 2
+    if step < exact:
+        return start + step
+    return start + min(exact + int(math.log(step / exact) / math.log(options["longest"] / exact) * (buckets - exact)), buckets - 1)
 
 
 def finish(contexts: torch.Tensor, p: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
