@@ -1,0 +1,183 @@
+"""The studies: their numbers against closed forms and small cases by hand, their files, and what a suite may ask for."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT, contents, run
+
+import study_figures
+import study_tables
+from attention.whole import compute
+from strict_yaml import Problems
+from study_cases import STUDIES, fitting
+from study_files import write_study
+from suites import load_suite
+
+LIMITS = {"max_array_mb": 256}
+
+
+def suite(name: str) -> dict:
+    return load_suite(ROOT / "config" / "suites" / f"{name}.yaml", LIMITS)["cases"]
+
+
+def array(case: dict, name: str) -> np.ndarray:
+    return compute(case)[name.split("/")[1]]
+
+
+def test_each_study_is_asked_for_by_a_suite():
+    suites = [load_suite(path, LIMITS) for path in sorted((ROOT / "config" / "suites").glob("*.yaml"))]
+    assert {study for suite in suites for study in suite["studies"]} == set(STUDIES) == set(study_tables.COLUMNS)
+
+
+def test_variance_is_that_of_a_sum_of_d_k_products():
+    rows = study_tables.variance(fitting("variance", suite("scaling")), array)
+    assert {row["scale"] for row in rows} == {"none", "1/sqrt(d_k)", "1/d_k"}
+    for row in rows:
+        assert row["qk_expected"] == row["d_k"]
+        assert row["qk_variance"] == pytest.approx(row["d_k"], rel=0.1)
+        expected = {"none": row["d_k"], "1/sqrt(d_k)": 1, "1/d_k": 1 / row["d_k"]}[row["scale"]]
+        assert row["scaled_expected"] == pytest.approx(expected, rel=1e-15)
+        assert row["scaled_variance"] == pytest.approx(expected, rel=0.1)
+
+
+def test_entropy_of_known_weights():
+    p = np.array([[0.25] * 4, [1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.5, 0.25, 0.125, 0.125]])
+    assert study_tables.row_entropy(p) == pytest.approx(np.log(2) * np.array([2, 0, 1, 1.75]), abs=1e-15)
+
+
+def test_norm_of_the_jacobian_is_that_of_the_matrix():
+    p = np.random.default_rng(0).dirichlet(np.ones(5), size=7)
+    matrices = [np.diag(row) - np.outer(row, row) for row in p]
+    assert study_tables.jacobian_norm(p) == pytest.approx([np.linalg.norm(matrix) for matrix in matrices], rel=1e-13)
+    for n in (1, 2, 9):
+        assert study_tables.jacobian_norm(np.full(n, 1 / n)) == pytest.approx(np.sqrt(n - 1) / n, abs=1e-15)
+
+
+def test_without_scale_the_softmax_saturates():
+    rows = {row["case"]: row for row in study_tables.entropy(fitting("entropy", suite("scaling")), array)}
+    root, none, linear = (rows[f"{kind}_256"] for kind in ("root", "unscaled", "linear"))
+    assert none["entropy"] < 0.5 < root["entropy"] < linear["entropy"] <= linear["entropy_at_most"] == pytest.approx(np.log(32))
+    assert none["largest_weight"] > 0.8 > root["largest_weight"] > linear["largest_weight"] >= 1 / 32
+    assert none["jacobian_norm"] < linear["jacobian_norm"] < root["jacobian_norm"]
+
+
+def test_only_positions_and_masks_by_place_notice_an_order():
+    cases = suite("order")
+    rows = {row["case"]: row for row in study_tables.permutation(fitting("permutation", cases), array, cases)}
+    assert len(rows) == len(cases) / 2
+    assert rows["plain"]["order"] == "2 3 1 0"
+    unnoticed = {case for case, row in rows.items() if row["largest_difference"] < 1e-13}
+    assert unnoticed == {"plain", "padding"}
+    assert all(row["largest_difference"] > 0.01 for case, row in rows.items() if case not in unnoticed)
+
+
+def test_costs_are_those_of_the_formulas():
+    rows = study_tables.costs(fitting("costs", suite("costs")))
+    assert len(rows) == 13
+    for row in rows:
+        length, d, heads = row["L"], row["d_model"], row["H"]
+        assert row["parameters"] == 4 * d**2 + 4 * d
+        assert row["parameter_bytes"] == 8 * row["parameters"]
+        assert row["projections_multiply_adds"] == 3 * length * d**2
+        assert row["scores_multiply_adds"] == row["contexts_multiply_adds"] == length**2 * d
+        assert row["outputs_multiply_adds"] == length * d**2
+        assert row["multiply_adds"] == 4 * length * d**2 + 2 * length**2 * d
+        assert row["weights_bytes"] == 8 * heads * length**2
+    assert [row["L"] for row in study_tables.series(rows, "L")] == [16, 32, 64, 128, 256]
+    assert [row["d_model"] for row in study_tables.series(rows, "d_model")] == [8, 16, 32, 64, 128]
+    assert [row["H"] for row in study_tables.series(rows, "H")] == [1, 2, 4, 8, 16]
+
+
+def test_paths_by_hand():
+    assert study_tables.convolution(4).astype(int).tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
+    assert study_tables.paths(study_tables.convolution(4)).tolist() == [[1, 1, 2, 3], [1, 1, 1, 2], [2, 1, 1, 1], [3, 2, 1, 1]]
+    assert study_tables.recurrence_paths(3).tolist() == [[1, 0, 0], [2, 1, 0], [3, 2, 1]]
+    assert study_tables.paths(np.array([[True]])).tolist() == [[1]]
+    ring = np.array([[0, 0, 1], [1, 0, 0], [0, 1, 0]], dtype=bool)  # 0 to 1 to 2 to 0
+    assert study_tables.paths(ring).tolist() == [[3, 2, 1], [1, 3, 2], [2, 1, 3]]
+
+
+@pytest.mark.parametrize(("tokens", "width"), [(1, 3), (5, 1), (9, 3), (10, 5), (12, 7)])
+def test_longest_path_of_a_convolution(tokens: int, width: int):
+    radius, found = width // 2, study_tables.paths(study_tables.convolution(tokens, width))
+    distance = abs(np.subtract.outer(np.arange(tokens), np.arange(tokens)))
+    expected = np.where(distance == 0, 1, np.ceil(distance / radius) if radius else 0)
+    assert found.tolist() == expected.tolist()
+
+
+def test_reach_of_convolution_recurrence_and_attention():
+    rows, drawn = study_tables.reach(fitting("reach", suite("reach")), array)
+    found = {row["operation"]: row for row in rows}
+    n, d = 8, 4
+    assert [row["longest_path"] for row in rows] == [n - 1, n, 1, 1, n - 1, 4]
+    assert [row["steps_in_a_row"] for row in rows] == [1, n, 1, 1, 1, 1]
+    assert [row["unreachable"] for row in rows] == [0, 28, 0, 28, 0, 28]
+    assert found["full"]["pairs"] == n**2
+    assert found["causal"]["pairs"] == found["recurrence"]["pairs"] == n * (n + 1) / 2
+    assert found["full"]["multiply_adds"] == 2 * n**2 * d
+    assert found["convolution of width 3"]["multiply_adds"] == 3 * n * d**2
+    paths = dict(drawn)
+    assert (paths["attention: window"] == paths["convolution of width 3"]).all()
+
+
+def test_a_table_says_what_its_columns_mean_and_spells_nan(tmp_path: Path):
+    rows = [{"case": "a", "x": float("nan"), "n": 3}, {"case": "b", "x": 0.1, "n": 4}]
+    facts = {"columns": {"case": "name", "x": "a number", "n": "a count"}}
+    write_study(tmp_path / "study", facts, rows, study_figures.page("Nothing", 1)[0], 50)
+    assert (tmp_path / "study.csv").read_bytes() == b"case,x,n\na,NaN,3\nb,0.1,4\n"
+    assert json.loads((tmp_path / "study.json").read_text("utf-8")) == facts | {"rows": [rows[0] | {"x": "NaN"}, rows[1]]}
+
+
+WRONG = {
+    "studies: [entropi]": "should be variance or entropy or permutation or costs or reach",
+    "studies: [costs]": "no case of this suite fits costs: it needs x and projections",
+    "studies: [permutation]": "no case of this suite fits permutation: it needs a partner NAME_permuted",
+    "studies: [reach, reach]": "names text (reach) twice",
+    "studies: reach": "write [reach]",
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_studies_that_a_suite_cannot_have(line: str, tmp_path: Path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{line}\ncases:\n  one:\n    parameters: {{x: [[1, 2], [3, 4]]}}\n", "utf-8")
+    with pytest.raises(Problems) as problems:
+        load_suite(path, LIMITS)
+    assert len(problems.value.problems) == 1
+    assert WRONG[line] in str(problems.value)
+    assert "mine.yaml:1: studies" in str(problems.value)
+
+
+def test_the_same_files_each_time_one_job_per_suite(project: Path):
+    names = ["scaling", "costs", "order", "reach"]
+    targets = [f"results/studies/{name}/exact" for name in names]
+    only = ["--config", f"suites=[{','.join(names)}]", "--"]
+    done = run(project, *only, *targets)
+    assert done.returncode == 0, done.stderr
+    first = contents(project / "results" / "studies")
+    assert {Path(name).suffix for name in first} == {".csv", ".json", ".svg", ".png"}
+    assert {Path(name).stem for name in first} == set(STUDIES)
+    assert not any("measured" in name for name in first)
+    again = run(project, "--forcerun", "studies", *only, *targets, env={"PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}, cores=1)
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.count("rule studies:") == len(names)
+    assert contents(project / "results" / "studies") == first
+    for name in first:
+        if name.endswith(".csv"):
+            study = json.loads(first[name.replace(".csv", ".json")])
+            table = list(csv.DictReader(first[name].decode("utf-8").splitlines()))
+            assert list(table[0]) == list(study["columns"]) == list(study["rows"][0])
+            assert len(table) == len(study["rows"])
+
+
+def test_times_are_measured_only_when_asked_for(project: Path):
+    only = ["--config", "suites=[costs]"]
+    plan = run(project, "--dry-run", *only)
+    assert "studies" in plan.stdout + plan.stderr and "measured_costs" not in plan.stdout + plan.stderr
+    done = run(project, *only, "--", "measured")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((project / "results/studies/costs/measured/costs.json").read_text("utf-8"))["rows"]
+    assert len(rows) == 13 and all(row["scores_seconds"] > 0 for row in rows)

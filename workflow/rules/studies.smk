@@ -1,0 +1,59 @@
+"""What several cases of one suite show together: a table and a figure for each study that the suite asks for.
+
+parameters, scores, weights, outputs -> studies/{suite}/exact/{study}.csv, .json, .svg and .png
+parameters -> studies/{suite}/measured/costs.* (seconds; only `snakemake --cores 1 measured` asks for it)
+
+One job per suite; suites without `studies` have no such job.
+"""
+
+STUDIED = [suite for suite in SUITES if SUITES[suite]["studies"]]
+
+
+rule studies:
+    input:
+        parameters="results/{suite}/parameters",
+        scores="results/{suite}/scores",
+        weights="results/{suite}/weights",
+        outputs="results/{suite}/outputs",
+        code=modules("studies"),
+    output:
+        report(
+            directory("results/studies/{suite}/exact"),
+            patterns=["{study}.svg"],
+            caption="../report/studies.rst",
+            category="Studies",
+            subcategory="{suite}",
+            labels={"study": "{study}"},
+        ),
+    log:
+        "results/logs/{suite}/studies.log",
+    conda:
+        "../../envs/attention.yaml"
+    params:
+        looks=config["looks"],
+    script:
+        "../scripts/studies.py"
+
+
+rule measured_costs:
+    input:
+        parameters="results/{suite}/parameters",
+        code=modules("measured_costs"),
+    output:
+        directory("results/studies/{suite}/measured"),
+    log:
+        "results/logs/{suite}/measured_costs.log",
+    conda:
+        "../../envs/attention.yaml"
+    params:
+        looks=config["looks"],
+    script:
+        "../scripts/measured_costs.py"
+
+
+rule measured:
+    input:
+        expand(
+            "results/studies/{suite}/measured",
+            suite=[suite for suite in STUDIED if "costs" in SUITES[suite]["studies"]],
+        ),
