@@ -263,7 +263,7 @@ def test_bombs_are_not_unpacked(tmp_path: Path) -> None:
 
 
 def test_archive_and_verify(project: Path) -> None:
-    for suite in (project / "config" / "suites").iterdir():
+    for suite in (project / "config" / "suites").glob("*.yaml"):
         suite.unlink()
     np.save(project / "config" / "suites" / "x.npy", np.eye(3))
     suite = "figures: none\ncases: {only: {parameters: {x: {file: x.npy}}}}\n"

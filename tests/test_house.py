@@ -11,6 +11,7 @@ import pytest
 import yaml
 from conftest import ROOT
 
+from imports import modules
 from strict_yaml import Document
 from suites import load_config, load_suite
 
@@ -36,22 +37,11 @@ def rules() -> dict[str, dict[str, str]]:
     return found
 
 
-def constants() -> dict[str, list]:
-    """The lists that rule files define from constants and from each other, such as `STAGE`."""
-    known: dict[str, list] = {}
-    for path in snakefiles():
-        for name, text in re.findall(r"^([A-Z_]+) = (\[[^\]]*\])$", path.read_text("utf-8"), re.MULTILINE):
-            tree = ast.parse(text, mode="eval")
-            if {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} <= set(known):
-                known[name] = eval(text, {}, known)
-    return known
-
-
 def code(directives: dict[str, str]) -> list[str]:
     """What a rule lists as `input: code=`."""
     call = ast.parse(f"f({directives.get('input', '').strip()})", mode="eval").body
     keyword = next((keyword.value for keyword in call.keywords if keyword.arg == "code"), None)
-    return eval(compile(ast.Expression(keyword), "code", "eval"), {}, constants()) if keyword else []
+    return eval(compile(ast.Expression(keyword), "code", "eval"), {"modules": modules}) if keyword else []
 
 
 def script(directives: dict[str, str]) -> Path:
@@ -59,10 +49,8 @@ def script(directives: dict[str, str]) -> Path:
 
 
 def imports(source: Path) -> Iterator[Path]:
-    """The modules of workflow/scripts that `source` imports itself. A package counts if it holds more than a docstring."""
+    """The modules of workflow/scripts that `source` imports itself; `references` stands for all of them."""
     text = source.read_text("utf-8")
-    if 'import_module(f"references.' in text:
-        yield from sorted((SCRIPTS / "references").glob("*.py"))
     names = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -71,11 +59,10 @@ def imports(source: Path) -> Iterator[Path]:
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
     for name in names:
         module = SCRIPTS / f"{name.replace('.', '/')}.py"
-        package = SCRIPTS / name.split(".")[0] / "__init__.py"
         if module.is_file():
             yield module
-        if package.is_file() and len(ast.parse(package.read_text("utf-8")).body) > 1:
-            yield package
+    if "references" in names:
+        yield from sorted((SCRIPTS / "references").glob("*.py"))
 
 
 def needed(source: Path) -> set[str]:
@@ -114,7 +101,8 @@ def test_a_rule_has_a_log_and_an_environment(rule: str):
 def test_every_script_belongs_to_a_rule():
     used = {script(directives) for directives in SCRIPTED.values()}
     libraries = {ROOT / path for source in used for path in needed(source)} | {SCRIPTS / "attention" / "__init__.py"}
-    assert set(SCRIPTS.rglob("*.py")) == used | libraries
+    elsewhere = {SCRIPTS / "imports.py", SCRIPTS / "attention" / "whole.py"}  # of the Snakefile, and for tests and other programs
+    assert set(SCRIPTS.rglob("*.py")) == used | libraries | elsewhere
 
 
 def test_slurm_groups_name_rules():

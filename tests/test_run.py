@@ -17,7 +17,7 @@ CASES = {
     "tutorial": ["identity_attention", "seeded_projection", "seeded_multihead", "figure_1_2", "figure_3_2"],
 }
 STAGES = ["parameters", "projections", "scores", "weights", "contexts", "outputs"]
-REFERENCES = {"torch.mha", "torch.sdpa", "torch.manual"}
+REFERENCES = {"torch.mha", "torch.sdpa", "torch.flash", "torch.flex", "torch.manual"}
 LOADED = re.compile(r"""<(script|link|img|iframe|source|object)\b[^>]*\b(src|href|data)\s*=\s*["']?\s*(https?:)?//""", re.IGNORECASE)
 
 
@@ -41,7 +41,7 @@ def test_the_table_stands_on_the_terminal(first_run: tuple[Path, subprocess.Comp
     table = (project / "results" / "verdict.txt").read_text("utf-8")
     assert table in done.stdout
     head, _, handworked, tutorial, *_ = table.splitlines()
-    assert head.split() == ["suite", "cases", "claims", "errata", "torch.mha", "torch.sdpa", "torch.manual"]
+    assert head.split() == ["suite", "cases", "claims", "errata", "torch.mha", "torch.sdpa", "torch.flash", "torch.flex", "torch.manual"]
     assert handworked.split()[:4] == ["handworked", "6", "51", "0"]
     assert tutorial.split()[:4] == ["tutorial", "5", "25", "21"]
     assert "tutorial/figure_1_2 weights[0, 0, 0]: printed 0.83, right 0.92" in table
@@ -147,7 +147,8 @@ def test_case_json(built: Path) -> None:
     results = built / "results" / "handworked"
     case = strict(results / "parameters" / "two_heads" / "case.json")
     assert case["parameter_count"] == 80
-    assert case["multiply_adds"] == {"parameters": 0, "projections": 144, "scores": 36, "weights": 0, "contexts": 36, "outputs": 48}
+    counted = {"parameters": 0, "projections": 144, "scores": 36, "weights": 0, "contexts": 36, "outputs": 48, "backward": 0}
+    assert case["multiply_adds"] == counted
     for stage in STAGES:
         arrays = {path.stem: np.load(path) for path in (results / stage / "two_heads").glob("*.npy")}
         assert list(case["arrays"][stage]) == sorted(arrays, key=list(case["arrays"][stage]).index)

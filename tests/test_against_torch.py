@@ -1,0 +1,86 @@
+"""Random cases over the whole option space against torch, which computes every number a second way."""
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from strategies import raw_cases, resolved
+
+from attention.whole import compute
+from compare import compare_case
+from references import torch_flash, torch_flex, torch_manual, torch_mha, torch_sdpa
+
+MANY = settings(max_examples=1000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+SOME = settings(MANY, max_examples=500)
+GATES = {"float64": 1e-12, "float32": 1e-5, "half_ulp": 4}
+
+
+def agree(case: dict, reference) -> dict:
+    ours = compute(case)
+    parameters = {name: ours[name] for name in case["arrays"]["parameters"]}
+    result = compare_case(case, ours, reference.run(case, parameters), GATES)
+    assert result["verdict"] == "pass", (result["first_divergence"], result["arrays"][result["first_divergence"]["array"]])
+    return result
+
+
+@MANY
+@given(raw_cases())
+def test_every_stage_of_random_cases(raw):
+    agree(resolved(raw), torch_manual)
+
+
+@pytest.mark.parametrize("reference", [torch_sdpa, torch_flash, torch_flex], ids=lambda r: r.__name__)
+@settings(MANY, max_examples=300)
+@given(raw=raw_cases(dtypes=("float64", "float32"), softmax=None, sinks=None, dropout=None, empty_rows=("zero",)))
+def test_fused_attention(reference, raw):
+    if reference is torch_flash:
+        raw["sizes"]["d_v"] = raw["sizes"]["d_k"]
+    if reference is not torch_flex:
+        raw.pop("softcap", None)
+    if "fill" in raw["mask"]:
+        del raw["mask"]["fill"]
+    case = resolved(raw)
+    assert reference.supports(case) is None
+    agree(case, reference)
+
+
+@settings(MANY, max_examples=300)
+@given(
+    raw=raw_cases(
+        dtypes=("float64", "float32"),
+        begins=("x", "cross", "kdim"),
+        scale=None,
+        softcap=None,
+        rotary=None,
+        qk_norm=None,
+        softmax=None,
+        sinks=None,
+        dropout=None,
+        empty_rows=("nan",),
+    )
+)
+def test_the_layer(raw):
+    sizes = raw["sizes"]
+    assume("past_k" not in raw["parameters"])
+    raw["kv_heads"], sizes["d_v"] = raw["heads"], sizes["d_k"]
+    sizes["d_model"] = sizes["d_out"] = raw["heads"] * sizes["d_k"]
+    if "w_o" not in raw["parameters"]:
+        del sizes["d_out"]
+    raw["mask"].pop("fill", None)
+    case = resolved(raw)
+    assert torch_mha.supports(case) is None
+    agree(case, torch_mha)
+
+
+@SOME
+@given(raw_cases(softmax=None, backward="ones", empty_rows=("zero", "uniform")))
+def test_gradients(raw):
+    result = agree(resolved(raw), torch_manual)
+    assert result["arrays"]["d_output"]["verdict"] == "pass"
+
+
+@settings(MANY, max_examples=300)
+@given(raw=raw_cases(dtypes=("float16", "bfloat16"), empty_rows=("zero",)))
+def test_half_precisions(raw):
+    case = resolved(raw)
+    for reference in (torch_manual, torch_sdpa, torch_flex):
+        if reference.supports(case) is None:
+            agree(case, reference)
