@@ -23,19 +23,17 @@ rule archive:
                 "weights",
                 "contexts",
                 "outputs",
-                "references/torch",
                 "comparison",
             ],
         ),
+        references=expand("results/{suite}/references/torch", suite=COMPARED),
+        backward=expand("results/{suite}/backward", suite=sorted(GRADIENTS)),
+        studies=expand("results/studies/{suite}/exact", suite=STUDIED),
         figures=expand("results/{suite}/figures", suite=DRAWN),
         overviews=expand(
             "results/{suite}/overview.{kind}", suite=DRAWN, kind=["svg", "png"]
         ),
-        code=[
-            "workflow/scripts/archives.py",
-            "workflow/scripts/artifacts.py",
-            "workflow/scripts/attention/arrays.py",
-        ],
+        code=modules("archive"),
     log:
         "results/logs/archive.log",
     localrule: True
@@ -54,7 +52,7 @@ rule archive:
 
 rule verify:
     input:
-        code=["workflow/scripts/archives.py"],
+        code=modules("verify"),
     log:
         "results/logs/verify.log",
     localrule: True

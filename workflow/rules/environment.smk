@@ -9,11 +9,7 @@ from environment_facts import git_state, installed, variables
 rule environment:
     input:
         lock="envs/requirements.txt",
-        code=[
-            "workflow/scripts/artifacts.py",
-            "workflow/scripts/attention/arrays.py",
-            "workflow/scripts/environment_facts.py",
-        ],
+        code=modules("environment"),
     output:
         "results/environment.json",
     log:

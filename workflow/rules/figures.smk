@@ -13,7 +13,7 @@ rule figures:
         parameters="results/{suite}/parameters",
         scores="results/{suite}/scores",
         weights="results/{suite}/weights",
-        code=[*STAGE, "workflow/scripts/plots.py"],
+        code=modules("figures"),
     output:
         figures=report(
             directory("results/{suite}/figures"),
