@@ -4,6 +4,17 @@ In: a suite's parameters and stages. Out: references/{library} (arrays by refere
 """
 
 COMPARED = [suite for suite in SUITES if SUITES[suite]["references"] == "all"]
+NOT_ALWAYS = {  # folders that not every suite has
+    suite: {
+        name: f"results/{suite}/{folder}"
+        for name, folder, wanted in (
+            ("backward", "backward", suite in GRADIENTS),
+            ("torch", "references/torch", suite in COMPARED),
+        )
+        if wanted
+    }
+    for suite in SUITES
+}
 
 
 rule reference:
@@ -22,21 +33,9 @@ rule reference:
         "../scripts/reference.py"
 
 
-def if_wanted(wildcards):
-    """Folders that not every suite has."""
-    folder = f"results/{wildcards.suite}"
-    gradients = (
-        {"backward": f"{folder}/backward"} if wildcards.suite in GRADIENTS else {}
-    )
-    torch = (
-        {"torch": f"{folder}/references/torch"} if wildcards.suite in COMPARED else {}
-    )
-    return gradients | torch
-
-
 rule comparison:
     input:
-        unpack(if_wanted),
+        unpack(lambda wildcards: NOT_ALWAYS[wildcards.suite]),
         parameters="results/{suite}/parameters",
         projections="results/{suite}/projections",
         scores="results/{suite}/scores",
