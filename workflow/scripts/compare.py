@@ -6,6 +6,7 @@ from decimal import Decimal
 import numpy as np
 
 from attention.arrays import CATALOGUE
+from referee.bounds import gates as certified
 
 
 def unit(array: np.ndarray) -> float:
@@ -14,46 +15,60 @@ def unit(array: np.ndarray) -> float:
     return 2 * float(np.spacing(half))
 
 
-def gate(name: str, arrays: dict[str, np.ndarray], dtype: str, gates: dict[str, float]) -> float:
-    """Largest difference that passes in array `name`: an absolute one for float64 and float32 cases.
+def gates_of(case: dict, ours: dict[str, np.ndarray], gates: dict) -> dict[str, float | np.ndarray]:
+    """The largest differences that pass, by array: certified bounds element by element, or the absolute `gates` of the config.
 
-    For the half precisions it is `half_ulp` units of the array, or of one that it is made from, where terms have cancelled.
+    Certified: ours and theirs each lie within a bound around the exact numbers, so they differ by the sum of both at most.
+    Absolute: one number for float64 and float32 cases; for the half precisions `half_ulp` units of the array, or of one that it is
+    made from, where terms have cancelled.
     """
-    if dtype in gates:
-        return gates[dtype]
-    return gates["half_ulp"] * max(unit(arrays[source]) for source in (name, *CATALOGUE[name].made_from) if source in arrays)
+    if gates["rule"] == "certified":
+        return certified(case, ours)
+    made = [name for stage in case["arrays"] if stage != "parameters" for name in case["arrays"][stage]]
+    if case["dtype"] in gates:
+        return dict.fromkeys(made, gates[case["dtype"]])
+    sources = {name: [source for source in (name, *CATALOGUE[name].made_from) if source in ours] for name in made}
+    return {name: gates["half_ulp"] * max(unit(ours[source]) for source in sources[name]) for name in made}
 
 
-def compare_arrays(ours: np.ndarray, theirs: np.ndarray, gate: float) -> dict:
+def compare_arrays(ours: np.ndarray, theirs: np.ndarray, gate: float | np.ndarray) -> dict:
     """The largest absolute difference, the same in units in the last place of our largest element, the gate and the verdict.
 
-    ours, theirs: any shape; another shape fails. NaN and infinity agree only with the same at the same place.
+    ours, theirs: any shape; another shape fails. gate: one for all elements or one for each; the one told is that of the element
+    that comes nearest to it. NaN and infinity agree only with the same at the same place.
     """
     if ours.shape != theirs.shape:
         reason = f"shape {list(theirs.shape)}, ours {list(ours.shape)}"
-        return {"max_abs": None, "ulp": None, "gate": gate, "verdict": "fail", "reason": reason}
+        return {"max_abs": None, "ulp": None, "gate": spelled(float(np.max(gate))), "verdict": "fail", "reason": reason}
+    allowed = np.broadcast_to(gate, ours.shape)
     finite = np.isfinite(ours) & np.isfinite(theirs)
-    same = np.array_equal(ours[~finite], theirs[~finite], equal_nan=True)
-    difference = np.abs(ours[finite].astype(np.float64) - theirs[finite].astype(np.float64))
+    same = np.array_equal(ours[~finite], theirs[~finite], equal_nan=True) or bool(np.isinf(allowed[~finite]).all())
+    difference, allowed = np.abs(ours[finite].astype(np.float64) - theirs[finite].astype(np.float64)), allowed[finite]
     largest = float(difference.max(initial=0.0))
-    result = {"max_abs": largest, "ulp": largest / unit(ours), "gate": gate, "verdict": "pass" if same and largest <= gate else "fail"}
+    told = float(allowed[np.argmax(difference - allowed)]) if difference.size else float(np.max(gate, initial=0.0))
+    passed = same and bool((difference <= allowed).all())
+    result = {"max_abs": largest, "ulp": largest / unit(ours), "gate": spelled(told), "verdict": "pass" if passed else "fail"}
     return result if same else {**result, "reason": "NaN or infinity at other places"}
 
 
-def compare_case(case: dict, ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], gates: dict[str, float]) -> dict:
+def compare_case(case: dict, ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], gates: dict) -> dict:
     """One reference on one case: {verdict, arrays, first_divergence}.
 
     ours: every computed array of the case by name. theirs: what the reference shows; `layout.name` is compared with our `name`.
-    Arrays are listed in the order of the stages; `first_divergence` is the first that fails, {stage, array}, or None.
+    gates: the config's. Arrays are listed in the order of the stages; `first_divergence` is the first that fails, {stage, array}, or None.
     """
-    arrays = {}
+    arrays, allowed = {}, gates_of(case, ours, gates)
     for name in [name for name in CATALOGUE if name in ours and CATALOGUE[name].stage != "parameters"]:
-        allowed = gate(name, ours, case["dtype"], gates)
         shown = [key for key in theirs if key.split(".")[-1] == name]
         for key in shown:
-            arrays[key] = compare_arrays(ours[name], theirs[key], allowed)
+            arrays[key] = compare_arrays(ours[name], theirs[key], allowed[name])
         if not shown:
-            arrays[name] = {"max_abs": None, "ulp": None, "gate": allowed, "verdict": "not exposed"}
+            arrays[name] = {"max_abs": None, "ulp": None, "gate": None, "verdict": "not exposed"}
+    return verdict_on(arrays)
+
+
+def verdict_on(arrays: dict[str, dict]) -> dict:
+    """{verdict, arrays, first_divergence} of compared arrays, which stand in the order of the stages."""
     wrong = [key for key, result in arrays.items() if result["verdict"] == "fail"]
     first = {"stage": CATALOGUE[wrong[0].split(".")[-1]].stage, "array": wrong[0]} if wrong else None
     return {"verdict": "fail" if wrong else "pass", "arrays": arrays, "first_divergence": first}

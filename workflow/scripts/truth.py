@@ -1,0 +1,25 @@
+"""Rule truth: the exact numbers of every stage of one suite, and how far our own are from them."""
+
+from pathlib import Path
+
+from artifacts import logged, read_arrays, read_suite, write_array, write_json
+from attention.arrays import STAGES
+from compare import compare_arrays, verdict_on
+from referee.bounds import bounds, centres, roundoffs
+from referee.truth import truth
+
+with logged(snakemake.log[0]):
+    stages = [Path(folder) for name, folder in snakemake.input.items() if name in STAGES]
+    output = Path(snakemake.output[0])
+    output.mkdir(parents=True, exist_ok=True)
+    for case in read_suite(snakemake.input.parameters)[1]:
+        ours = {}
+        for stage in stages:
+            ours |= read_arrays(stage / case["name"])
+        allowed = bounds(case, centres(case, ours), *roundoffs(case))
+        checked = {}
+        for name, (exact, radius) in truth(case, ours).items():
+            write_array(output / case["name"] / f"{name}.npy", exact)
+            write_array(output / case["name"] / f"{name}.radius.npy", radius)
+            checked[name] = compare_arrays(exact, ours[name], allowed[name] + radius)
+        write_json(output / case["name"] / "truth.json", verdict_on(checked))
