@@ -26,8 +26,7 @@ rule archive:
                 "comparison",
             ],
         ),
-        references=expand("results/{suite}/references/torch", suite=COMPARED),
-        backward=expand("results/{suite}/backward", suite=sorted(GRADIENTS)),
+        references=[folder for suite in SUITES for folder in NOT_ALWAYS[suite].values()],
         studies=expand("results/studies/{suite}/exact", suite=STUDIED),
         figures=expand("results/{suite}/figures", suite=DRAWN),
         overviews=expand(

@@ -1,18 +1,24 @@
 """What others compute from the same parameters, and how far it is from ours.
 
 In: a suite's parameters and stages. Out: references/{library} (arrays by reference and case) and comparison/{case}.json.
+A library that is not installed has no job; the comparison says so.
 """
 
+from references import LIBRARIES, present
+
+PRESENT = present()
 COMPARED = [suite for suite in SUITES if SUITES[suite]["references"] == "all"]
+ASKED = {suite: PRESENT if suite in COMPARED else [] for suite in SUITES}
+MISSING = {
+    suite: (
+        [name for name in LIBRARIES if name not in PRESENT] if suite in COMPARED else []
+    )
+    for suite in SUITES
+}
 NOT_ALWAYS = {  # folders that not every suite has
-    suite: {
-        name: f"results/{suite}/{folder}"
-        for name, folder, wanted in (
-            ("backward", "backward", suite in GRADIENTS),
-            ("torch", "references/torch", suite in COMPARED),
-        )
-        if wanted
-    }
+    suite: BACKWARD[suite]
+    | {library: f"results/{suite}/references/{library}" for library in ASKED[suite]}
+    | {name: f"results/{suite}/{name}" for name in ["truth"] if ASKED[suite]}
     for suite in SUITES
 }
 
@@ -26,7 +32,7 @@ rule reference:
     log:
         "results/logs/{suite}/reference_{library}.log",
     wildcard_constraints:
-        library="torch",
+        library="|".join(LIBRARIES),
     conda:
         "../../envs/attention.yaml"
     script:
@@ -51,5 +57,6 @@ rule comparison:
         "../../envs/attention.yaml"
     params:
         gates=config["gates"],
+        missing=lambda wildcards: MISSING[wildcards.suite],
     script:
         "../scripts/comparison.py"

@@ -5,7 +5,10 @@ from pathlib import Path
 from artifacts import logged, read_arrays, read_json, read_suite, write_json
 from attention.arrays import STAGES
 from compare import check_claim, judged
+from conventions import compared, empty_row
 from references import LIBRARIES
+
+NOT_INSTALLED = {"verdict": "not installed", "arrays": {}, "first_divergence": None}
 
 with logged(snakemake.log[0]):
     given = dict(snakemake.input.items())
@@ -18,11 +21,18 @@ with logged(snakemake.log[0]):
         ours = {}
         for stage in stages:
             ours |= read_arrays(stage / case["name"])
-        results = {}
+        results = {"truth": read_json(Path(given["truth"]) / case["name"] / "truth.json")} if "truth" in given else {}
         for reference, folder in references.items():
             reason, other = (said[reference][kind].get(case["name"]) for kind in ("unsupported", "convention"))
-            theirs = read_arrays(folder / case["name"])
-            results[reference] = judged(case, ours, theirs, snakemake.params.gates, reason, other)
+            if not said[reference]["installed"]:
+                results[reference] = NOT_INSTALLED
+            elif reason:
+                results[reference] = judged(case, ours, {}, snakemake.params.gates, reason, None)
+            else:
+                theirs = read_arrays(folder / case["name"])
+                row = empty_row(ours, theirs)
+                results[reference] = compared(case, ours, theirs, snakemake.params.gates, other) | ({"empty_row": row} if row else {})
+        results |= {f"{library}.{name}": NOT_INSTALLED for library in snakemake.params.missing for name in LIBRARIES[library]}
         diverging = [{"reference": r, **c["first_divergence"]} for r, c in results.items() if c["first_divergence"]]
         claims = [{"array": claim["array"], **value} for claim in case["claims"] for value in check_claim(claim, ours[claim["array"]])]
         write_json(

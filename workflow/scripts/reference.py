@@ -4,22 +4,26 @@ from importlib import import_module
 from pathlib import Path
 
 from artifacts import logged, read_arrays, read_suite, write_array, write_json
-from references import LIBRARIES
+from references import LIBRARIES, packages
 
 with logged(snakemake.log[0]):
     library, output = snakemake.wildcards.library, Path(snakemake.output[0])
     parameters = Path(snakemake.input.parameters)
-    adapters = {name: import_module(f"references.{library}_{name}") for name in LIBRARIES[library]}
-    said: dict[str, dict] = {name: {"unsupported": {}, "convention": {}} for name in adapters}
-    for case in read_suite(parameters)[1]:
-        arrays = read_arrays(parameters / case["name"])
-        for name, adapter in adapters.items():
+    cases = read_suite(parameters)[1]
+    for name in LIBRARIES[library]:
+        said: dict = {"installed": True, "unsupported": {}, "convention": {}}
+        try:
+            adapter = import_module(f"references.{library}_{name}")
+        except ModuleNotFoundError as error:  # this job's environment may lack what Snakemake's own has
+            if str(error.name).split(".")[0] not in packages(library):
+                raise
+            said["installed"] = False
+        for case in cases if said["installed"] else []:
             if reason := adapter.supports(case):
-                said[name]["unsupported"][case["name"]] = reason
+                said["unsupported"][case["name"]] = reason
                 continue
             if other := adapter.convention(case):
-                said[name]["convention"][case["name"]] = other
-            for array, value in adapter.run(case, arrays).items():
+                said["convention"][case["name"]] = other
+            for array, value in adapter.run(case, read_arrays(parameters / case["name"])).items():
                 write_array(output / name / case["name"] / f"{array}.npy", value)
-    for name in adapters:
-        write_json(output / name / "said.json", said[name])
+        write_json(output / name / "said.json", said)

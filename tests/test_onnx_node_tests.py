@@ -1,0 +1,72 @@
+"""ONNX's own node tests, generated from the installed package, against our stages and others."""
+
+from collections import Counter
+
+import pytest
+from conftest import run
+
+pytest.importorskip("onnx", reason="onnx is optional; pip install -r envs/requirements-references.txt")
+
+from artifacts import read_json, write_json
+from node_tests import collect, judge, suite
+from suites import load_suite
+
+
+@pytest.fixture(scope="module")
+def tests():
+    return collect()
+
+
+@pytest.fixture(scope="module")
+def found(tests, tmp_path_factory):
+    path = tmp_path_factory.mktemp("suite") / "onnx_node_tests.yaml"
+    write_json(path, suite(tests))
+    return judge(tests, load_suite(path, {"max_array_mb": 256})["cases"])
+
+
+def counts(found: dict, who: str, operator: str) -> Counter:
+    return Counter(test[who]["verdict"] for test in found["tests"].values() if test["operator"] == operator)
+
+
+def test_our_stages_reproduce_every_test(found):
+    verdicts = counts(found, "ours", "Attention")
+    assert set(verdicts) == {"pass", "golden less exact"}
+    assert set(counts(found, "ours", "RotaryEmbedding")) == {"pass"}
+    half = [name for name, test in found["tests"].items() if test["ours"]["verdict"] == "golden less exact"]
+    assert all(name.endswith(("fp16", "bf16")) for name in half)
+
+
+def test_numbers_of_this_version(found):
+    if found["versions"]["onnx"] != "1.23.2":
+        pytest.skip("the tests differ from version to version")
+    assert counts(found, "ours", "Attention") == {"pass": 87, "golden less exact": 6}
+    assert counts(found, "ours", "RotaryEmbedding") == {"pass": 8}
+    assert counts(found, "onnx.reference", "Attention") == {"pass": 93}
+
+
+def test_a_wrong_answer_fails(tests, monkeypatch):
+    import node_tests
+
+    name = "test_rotary_embedding"
+    right = node_tests.ours
+
+    def wrong(test, case, wide=False):
+        return {"Y": right(test, case, wide)["Y"] + (0 if wide else 0.01)}
+
+    assert judge({name: tests[name]}, {})["tests"][name]["ours"]["verdict"] == "pass"
+    monkeypatch.setattr(node_tests, "ours", wrong)
+    assert judge({name: tests[name]}, {})["tests"][name]["ours"]["verdict"] == "fail"
+
+
+def test_every_output_mode_is_among_them(tests):
+    modes = {test.attributes.get("qk_matmul_output_mode", 0) for test in tests.values() if "qk_matmul_output" in test.outputs}
+    assert modes == {0, 1, 2, 3}
+
+
+def test_the_rule_writes_suite_and_verdicts(project):
+    done = run(project, "onnx_node_tests", cores=1)
+    assert done.returncode == 0, done.stderr
+    assert "RotaryEmbedding, 8 tests, ours: 8 pass" in done.stdout + done.stderr
+    folder = project / "results" / "onnx_node_tests"
+    assert {path.name for path in folder.iterdir()} == {"onnx_node_tests.yaml", "verdicts.json", "verdicts.txt"}
+    assert set(read_json(folder / "verdicts.json")["tests"]) >= {"test_attention_4d", "test_rotary_embedding"}

@@ -1,0 +1,152 @@
+"""The optional references: what they support, that they agree on random cases, and that a missing package is no error."""
+
+import importlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT, run
+from hypothesis import HealthCheck, given, settings
+from strategies import raw_cases, resolved
+
+import references
+from attention.whole import compute
+from conventions import arithmetic, compared, empty_row
+from references import LIBRARIES, packages
+from suites import load_suite
+
+GATES = {"rule": "certified", "float64": 1e-12, "float32": 1e-5, "half_ulp": 4}
+OPTIONAL = {"onnx_reference": "onnx", "onnxruntime_cpu": "onnxruntime", "jax_nn": "jax"}
+SOME = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+MASKED = {
+    "dtype": "float32",
+    "heads": 2,
+    "sizes": {"Lq": 2, "Lk": 3, "d_k": 4},
+    "parameters": {name: {"normal": {"seed": i}} for i, name in enumerate(("q", "k", "v"))},
+    "mask": {"keep": [[True, False, True], [False, False, False]]},
+}
+
+
+def adapter(name: str):
+    for package in packages(OPTIONAL[name]):
+        pytest.importorskip(package, reason=f"{package} is optional; pip install -r envs/requirements-references.txt")
+    return importlib.import_module(f"references.{name}")
+
+
+def answer(name: str, raw: dict) -> tuple[dict, dict, dict]:
+    """(case, our arrays, theirs)."""
+    case = resolved(raw)
+    assert adapter(name).supports(case) is None
+    ours = compute(case)
+    return case, ours, adapter(name).run(case, {parameter: ours[parameter] for parameter in case["arrays"]["parameters"]})
+
+
+@pytest.mark.parametrize(("name", "examples"), [("onnx_reference", 200), ("onnxruntime_cpu", 200), ("jax_nn", 20)])
+def test_random_cases(name, examples):
+    module = adapter(name)
+    ran = []
+
+    @settings(SOME, max_examples=examples)
+    @given(raw_cases(dtypes=("float64", "float32"), softmax=None, sinks=None, dropout=None, appended=None))
+    def check(raw):
+        raw["mask"].pop("fill", None)
+        if name == "jax_nn":
+            raw["sizes"]["d_v"] = raw["sizes"]["d_k"]
+            raw.pop("softcap", None)
+        case = resolved(raw)
+        if module.supports(case):
+            return
+        ours = compute(case)
+        theirs = module.run(case, {parameter: ours[parameter] for parameter in case["arrays"]["parameters"]})
+        result = compared(case, ours, theirs, GATES, module.convention(case))
+        assert result["verdict"] in ("pass", "convention"), result["first_divergence"]
+        ran.append(set(theirs))
+
+    check()
+    assert len(ran) > examples / 4
+    assert set().union(*ran) >= {"contexts"}
+
+
+@pytest.mark.parametrize(("name", "row"), [("onnx_reference", "zero"), ("onnxruntime_cpu", "zero"), ("jax_nn", "uniform")])
+def test_a_fully_masked_row(name, row):
+    for policy in ("zero", "nan", "uniform"):
+        case, ours, theirs = answer(name, {**MASKED, "mask": {**MASKED["mask"], "empty_row": policy}})
+        assert empty_row(ours, theirs) == row
+        verdict = compared(case, ours, theirs, GATES, adapter(name).convention(case))
+        assert (verdict["verdict"], verdict.get("reason")) == (
+            ("pass", None) if policy == row else ("convention", f"follows empty_row: {row}")
+        )
+
+
+def test_another_convention_explains_nothing_else():
+    case, ours, theirs = answer("onnx_reference", {**MASKED, "mask": {**MASKED["mask"], "empty_row": "nan"}})
+    wrong = theirs | {"contexts": theirs["contexts"] + np.float32(0.01)}
+    assert compared(case, ours, wrong, GATES, "empty_row: zero")["verdict"] == "fail"
+
+
+@pytest.mark.parametrize(("name", "contract"), [("onnx_reference", "float64"), ("onnxruntime_cpu", "float32"), ("jax_nn", "float32")])
+def test_the_arithmetic_of_a_float64_case(name, contract):
+    case, ours, theirs = answer(name, {**MASKED, "dtype": "float64"})
+    assert arithmetic(case, theirs) == contract
+    assert compared(case, ours, theirs, GATES, adapter(name).convention(case))["contract"] == contract
+
+
+@pytest.mark.parametrize("name", ["onnx_reference", "onnxruntime_cpu"])
+def test_every_output_mode(name):
+    softcap = {**MASKED, "softcap": 2, "dtype": "float32"}
+    shown = set(answer(name, softcap)[2]) | set(answer(name, MASKED)[2])
+    assert shown >= {"scaled", "capped", "masked", "weights", "contexts"}
+
+
+def test_the_evaluator_shows_capped_scores_as_mode_0():
+    """Why onnx_reference leaves out `scaled` where there is a softcap; when this fails, it need not any longer."""
+    adapter("onnx_reference")
+    from onnx.reference import ReferenceEvaluator
+
+    from references import onnx_operator
+
+    case = resolved({**MASKED, "softcap": 0.5, "mask": {}})
+    ours = compute(case)
+    arrays = {name: ours[name] for name in case["arrays"]["parameters"]}
+    found = onnx_operator.run(case, arrays, lambda model, feeds: ReferenceEvaluator(model).run(None, feeds), 25, ["scaled", "capped"])
+    assert np.array_equal(found["scaled"], found["capped"])
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_each_verdict_over_the_suites(name):
+    """Half precisions and masks of the shipped suites: nothing fails."""
+    module = adapter(name)
+    for suite in ("masks", "precision", "field_masks") if name != "jax_nn" else ("precision",):
+        for case in load_suite(ROOT / "config" / "suites" / f"{suite}.yaml", {"max_array_mb": 256})["cases"].values():
+            if module.supports(case) is None:
+                ours = compute(case, ROOT / "config" / "suites")
+                theirs = module.run(case, {parameter: ours[parameter] for parameter in case["arrays"]["parameters"]})
+                result = compared(case, ours, theirs, GATES, module.convention(case))
+                assert result["verdict"] in ("pass", "convention"), (case["name"], result["first_divergence"])
+
+
+def test_torch_is_always_there(monkeypatch):
+    monkeypatch.setattr(references, "find_spec", lambda package: None)
+    assert references.present() == ["torch"]
+    monkeypatch.setattr(references, "find_spec", lambda package: None if package == "onnx" else "there")
+    assert references.present() == ["torch", "jax"]
+
+
+@pytest.mark.parametrize("where", ["everywhere", "in_jobs"])
+def test_a_missing_package_is_not_installed(project: Path, where):
+    """The optional packages are missing, also for Snakemake itself or for its jobs alone (which may have an environment of their own)."""
+    hidden = "import sys\n\nif {}:\n    sys.modules |= dict.fromkeys(('onnx', 'onnxruntime', 'jax'))\n"
+    condition = {"everywhere": "True", "in_jobs": "'-m' not in sys.orig_argv"}[where]
+    (project / "workflow" / "scripts" / "sitecustomize.py").write_text(hidden.format(condition), "utf-8")
+    tiny = {"cases": {"only": {k: v for k, v in MASKED.items() if k != "dtype"}}}
+    for suite in (project / "config" / "suites").glob("*.yaml"):
+        suite.unlink()
+    (project / "config" / "suites" / "tiny.yaml").write_text(json.dumps(tiny), "utf-8")
+    done = run(project, "results/conformance.svg", env={"PYTHONPATH": str(project / "workflow" / "scripts")})
+    assert done.returncode == 0, done.stderr
+    found = json.loads((project / "results" / "tiny" / "comparison" / "only.json").read_text("utf-8"))
+    for name in [f"{library}.{member}" for library in LIBRARIES if library != "torch" for member in LIBRARIES[library]]:
+        assert found["references"][name]["verdict"] == "not installed"
+    assert found["references"]["torch.sdpa"]["verdict"] == "pass"
+    assert "not installed" in (project / "results" / "conformance.csv").read_text("utf-8")

@@ -1,0 +1,23 @@
+"""What somebody else computed, judged: `snakemake --cores 1 judge --config submission=PATH`. Nothing is judged by default.
+
+PATH, a folder {suite}/{case}/{array}.npy or a Python file -> judge/{submission}/verdict.json and verdict.html, and a table
+
+There is no declared output, so that the judge looks anew each time: what lies at PATH is not ours.
+"""
+
+
+rule judge:
+    input:
+        template="workflow/report/judge.html.jinja2",
+        code=modules("judge"),
+    log:
+        "results/logs/judge.log",
+    localrule: True
+    conda:
+        "../../envs/attention.yaml"
+    params:
+        submission=config["submission"],
+        suites=list(SUITES),
+        limits=config["limits"],
+    script:
+        "../scripts/judge.py"

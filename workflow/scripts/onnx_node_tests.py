@@ -1,0 +1,27 @@
+"""Rule onnx_node_tests: ONNX's tests of Attention and RotaryEmbedding against our stages, the reference evaluator and ONNX Runtime."""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from artifacts import logged, write_json, write_text
+
+with logged(snakemake.log[0]):
+    there = find_spec("onnx") is not None
+    if there:
+        from node_tests import collect, judge, report, suite
+        from suites import load_suite
+
+        tests = collect()
+        path = Path(snakemake.output.suite)
+        write_json(path, suite(tests))
+        found = judge(tests, load_suite(path, snakemake.params.limits)["cases"])
+        text = report(found)
+        write_json(Path(snakemake.output.json), found)
+        write_text(Path(snakemake.output.text), text)
+if not there:
+    sys.exit("Error: the package onnx is not installed; pip install -r envs/requirements-references.txt")
+sys.stdout.reconfigure(encoding="utf-8")
+print(f"\n{text}", flush=True)
+if wrong := [name for name, test in found["tests"].items() if test["ours"]["verdict"] == "fail"]:
+    sys.exit(f"Error: our stages do not reproduce {', '.join(wrong)}")
