@@ -1,0 +1,436 @@
+"""The judge: what is right is never called wrong, what is wrong is placed, and nothing that is sent can hurt or confuse it."""
+
+import io
+import json
+import os
+import pickle
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT, run
+
+from attention import backward, contexts, outputs, parameters, projections, scores, weights
+from attention.precision import bfloat16
+from attention.whole import compute
+from referee.judge import judge_case, said
+from referee.mistakes import LIBRARY
+from referee.power import by_mistake
+from referee.submissions import Unreadable, read_file, read_submission, safe_name
+from referee.verdicts import judge_all, table
+from suites import load_config, load_suites
+
+FOLDER = ROOT / "config" / "suites"
+SUITES = load_suites(load_config(ROOT / "config" / "config.yaml", {}), FOLDER)
+CASES = [case for suite in SUITES.values() for case in suite["cases"].values() if not case["torch_draws"]]
+ONE = SUITES["handworked"]["cases"]["two_heads"]
+quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def own(case: dict, dtype: str | None = None) -> tuple[dict, dict]:
+    """(parameters, computed arrays) of a case, computed as it says or in another dtype throughout."""
+    given = parameters.stage(case, FOLDER)
+    made = given
+    if dtype:
+        case = case | {"dtype": dtype, "precision": {"accumulate": dtype, "softmax": dtype}}
+        made = {name: array if array.dtype == bool else array.astype(dtype) for name, array in given.items()}
+    for stage in (projections, scores, weights, contexts, outputs, backward):
+        made = made | stage.stage(case, made)
+    return given, {name: array for name, array in made.items() if name not in case["arrays"]["parameters"]}
+
+
+# What is right is right
+
+
+@quiet
+@pytest.mark.parametrize("dtype", [None, "float64", "float32"])
+@pytest.mark.parametrize("suite", SUITES)
+def test_no_false_alarm(suite: str, dtype: str | None):
+    for case in [case for case in CASES if case["suite"] == suite]:
+        given, sent = own(case, dtype)
+        names = list(sent)
+        for part in (names, names[::2], names[1::3], ["output"] * ("output" in sent)):
+            found = judge_case(case, given, {name: sent[name] for name in part})
+            assert found["verdict"] == "right", (case["name"], part, found)
+            if dtype == "float64":
+                assert found["contract"] == "float64"
+
+
+@quiet
+def test_contracts():
+    case = SUITES["heads"]["cases"]["cross"]
+    given, sent = own(case)
+    assert judge_case(case, given, sent)["contract"] == "float64"
+    assert judge_case(case, given, own(case, "float32")[1])["contract"] == "float32"
+    half = {name: array.astype(np.float16) for name, array in own(case, "float32")[1].items()}
+    assert judge_case(case, given, half)["contract"].endswith("(float16)")
+    rough = {name: array.astype(np.float16).astype(np.float64) for name, array in sent.items()}
+    assert judge_case(case, given, rough)["verdict"] == "wrong"  # says float64 and is not
+
+
+# What is wrong is placed
+
+
+def wrong(name: str, *sent: str) -> dict:
+    """The verdict on `sent` arrays of the hand-worked case with one mistake."""
+    made = by_mistake(ONE, compute(ONE), LIBRARY[name])
+    return judge_case(ONE, parameters.stage(ONE, FOLDER), {array: made[array] for array in sent or made})
+
+
+@pytest.mark.parametrize(
+    ("mistake", "sent", "says"),
+    [
+        ("not_scaled", (), "scores"),
+        ("not_scaled", ("q_heads", "k_heads", "masked"), "scores"),
+        ("not_scaled", ("q", "k", "masked"), "between parameters and scores"),
+        ("not_scaled", ("q_heads", "k_heads", "weights"), "between projections and weights"),
+        ("not_scaled", ("weights",), "between parameters and weights"),
+        ("not_scaled", ("qk", "masked"), "scores"),
+        ("softmax_over_queries", ("masked", "v_heads", "contexts"), "between scores and contexts"),
+        ("softmax_over_queries", ("masked", "contexts"), "projections or weights or contexts"),
+        ("softmax_over_queries", ("masked", "weights", "output"), "weights"),
+        ("merged_without_transpose", ("contexts", "concat"), "contexts"),
+        ("transposed_weights_used", ("weights", "contexts"), "projections or contexts"),
+        ("missing_b_o", ("concat", "output"), "outputs"),
+        ("missing_b_o", ("output",), "between parameters and outputs"),
+    ],
+)
+def test_range(mistake: str, sent: tuple, says: str):
+    assert wrong(mistake, *sent)["first_wrong_stage"] == says
+
+
+def test_said():
+    assert said({"weights"}) == "weights"
+    assert said({"weights", "contexts"}) == "between scores and contexts"
+    assert said({"projections", "outputs"}) == "projections or outputs"
+
+
+def test_worst():
+    made = compute(ONE)
+    sent = {"weights": made["weights"].copy()}
+    sent["weights"][1, 2, 0] += 0.25
+    worst = judge_case(ONE, parameters.stage(ONE, FOLDER), sent)["worst"]
+    assert worst["array"] == "weights" and worst["index"] == [1, 2, 0]
+    assert worst["got"] - worst["expected"] == pytest.approx(0.25)
+    assert 0 < worst["bound"] < 1e-5
+    sent["weights"][0, 0, 1] = np.nan
+    worst = judge_case(ONE, parameters.stage(ONE, FOLDER), sent)["worst"]
+    assert worst["index"] == [0, 0, 1] and worst["got"] == "NaN"
+    assert "shape [3, 2, 3]" in judge_case(ONE, parameters.stage(ONE, FOLDER), {"weights": np.ones((3, 2, 3))})["worst"]["reason"]
+
+
+def test_what_is_smaller_than_any_tolerance_is_caught():
+    """A scale of 1/sqrt(d + 1e-9) in float64."""
+    made = compute(ONE)
+    found = judge_case(
+        ONE, parameters.stage(ONE, FOLDER), {n: made[n] for n in ("q_heads", "k_heads", "qk")} | {"scaled": made["scaled"] * (1 + 1e-6)}
+    )
+    assert found["first_wrong_stage"] == "scores"
+
+
+@pytest.mark.parametrize("mistake", ["mask_multiplied", "fill_1e4", "fill_1e9", "mask_added_1e9"])
+@pytest.mark.parametrize("name", ["fill_finfo_min", "fill_finfo_min_float32", "fill_infinity"])
+def test_nothing_passes_for_the_fill_of_a_blocked_score(mistake: str, name: str):
+    """The most negative float64 is beyond float32, where a bound is infinite."""
+    case = SUITES["masks"]["cases"][name]
+    sent = by_mistake(case, compute(case), LIBRARY[mistake])
+    assert judge_case(case, parameters.stage(case, FOLDER), sent)["first_wrong_stage"] == "scores"
+
+
+# Files
+
+
+def npy(array: np.ndarray, **how) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, **how)
+    return file.getvalue()
+
+
+def header(text: str, data: bytes = b"") -> bytes:
+    line = text.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(line).to_bytes(2, "little") + line + data
+
+
+class Trap:
+    """A pickle that would leave a trace if it was opened."""
+
+    def __reduce__(self):
+        return os.system, ("touch trapped",)
+
+
+GOOD = np.arange(18.0).reshape(2, 3, 3)
+HOSTILE = {
+    "objects.npy": (npy(np.array([Trap()] * 18, dtype=object), allow_pickle=True), "pickled Python objects, which are never opened"),
+    "pickle.npy": (pickle.dumps(Trap()), "is not a .npy file"),
+    "zip.npy": (b"PK\x03\x04" + bytes(100), "is not a .npy file"),
+    "empty.npy": (b"", "is empty"),
+    "cut.npy": (npy(GOOD)[:-8], "cut short or damaged"),
+    "longer.npy": (npy(GOOD) + b"\0", "cut short or damaged"),
+    "huge.npy": (header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 1000000, 1000000), }"), "cut short or damaged"),
+    "negative.npy": (header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -3), }", bytes(24)), "cut short or damaged"),
+    "code.npy": (header("__import__('os').system('touch trapped')"), "damaged header"),
+    "long_header.npy": (b"\x93NUMPY\x02\x00\xff\xff\xff\x7f", "damaged header"),
+    "version.npy": (b"\x93NUMPY\x09\x00" + bytes(50), "damaged header"),
+    "text.npy": (npy(np.array(["a"] * 18)), "should hold real numbers"),
+    "complex.npy": (npy(GOOD.astype(complex)), "should hold real numbers"),
+    "fields.npy": (npy(np.zeros(18, dtype=[("a", "<f4")])), "should hold real numbers"),
+    "dates.npy": (npy(np.zeros(18, dtype="datetime64[s]")), "should hold real numbers"),
+    "large.npy": (npy(np.zeros(200_000)), "too large"),
+    "large.json": (b"[" + b"1," * 1_000_000 + b"1]", "too large"),
+    "deep.json": (b"[" * 400_000, "nested too deeply"),
+    "ragged.json": (b"[[1, 2], [3]]", "ragged"),
+    "words.json": (b'[["one"]]', 'holds "one"'),
+    "mapping.json": (b'{"values": [1]}', "should hold nested lists of numbers"),
+    "null.json": (b"[null]", "holds null"),
+    "text.json": (b"1 2 3", "is not JSON (line 1)"),
+    "bytes.json": (b"\xff\xfe[1]", "is not UTF-8"),
+    "none.json": (b"", "is not JSON"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
+    monkeypatch.chdir(tmp_path)
+    data, says = HOSTILE[name]
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(Unreadable) as found:
+        read_file(tmp_path / name, (2, 3, 3))
+    assert says in str(found.value) and "\n" not in str(found.value) and len(str(found.value)) < 200
+    assert not (tmp_path / "trapped").exists()
+
+
+def test_what_is_no_file(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe.npy")
+    (tmp_path / "folder.npy").mkdir()
+    (tmp_path / "device.npy").symlink_to("/dev/zero")
+    (tmp_path / "broken.npy").symlink_to("nowhere")
+    for name in ("pipe", "folder", "device", "broken"):
+        with pytest.raises(Unreadable):
+            read_file(tmp_path / f"{name}.npy", (2,))
+
+
+@pytest.mark.parametrize("dtype", ["<f8", ">f8", "<f4", "<f2", "<i4", "|u1", "|b1", "<f16"])
+def test_dtypes(tmp_path: Path, dtype: str):
+    if dtype == "<f16" and np.dtype(np.longdouble).itemsize != 16:
+        pytest.skip("no such floats here")
+    wanted = GOOD > 4 if dtype == "|b1" else GOOD
+    np.save(tmp_path / "a.npy", np.asfortranarray(wanted.astype(dtype)))
+    array = read_file(tmp_path / "a.npy", GOOD.shape)
+    assert np.array_equal(array, wanted) and array.dtype.kind == "f" and array.dtype.isnative
+
+
+def test_bfloat16_and_json_and_booleans(tmp_path: Path):
+    np.save(tmp_path / "a.npy", GOOD.astype(bfloat16))
+    assert read_file(tmp_path / "a.npy", GOOD.shape).dtype == bfloat16
+    (tmp_path / "a.json").write_text('[[1, 0.1, "NaN"], ["Infinity", "-Infinity", -0.0]]')
+    assert np.array_equal(read_file(tmp_path / "a.json", (2, 3)), [[1, 0.1, np.nan], [np.inf, -np.inf, 0]], equal_nan=True)
+    (tmp_path / "b.json").write_text("[[true, 0], [1, false]]")
+    assert np.array_equal(read_file(tmp_path / "b.json", (2, 2), boolean=True), [[True, False], [True, False]])
+    with pytest.raises(Unreadable, match="should be boolean"):
+        read_file(tmp_path / "a.json", (2, 3), boolean=True)
+
+
+# Submissions
+
+
+def write(folder: Path, case: dict, arrays: dict) -> None:
+    target = folder / case["suite"] / case["name"]
+    target.mkdir(parents=True)
+    for name, array in arrays.items():
+        np.save(target / f"{name}.npy", array)
+
+
+def judged(path: Path, *suites: str) -> dict:
+    chosen = {name: SUITES[name] for name in suites or ("handworked",)}
+    found = judge_all(*read_submission(path, chosen, FOLDER), chosen)
+    assert "Traceback" not in table(found)
+    json.dumps(found, allow_nan=False)
+    return found
+
+
+def test_folder_with_odd_things_in_it(tmp_path: Path):
+    made = compute(ONE)
+    write(tmp_path / "mine", ONE, {name: made[name] for name in ("weights", "output", "x")})
+    place = tmp_path / "mine" / "handworked"
+    (place / "two_heads" / "weigths.npy").write_bytes(b"")
+    (place / "two_heads" / "notes.txt").write_bytes(b"")
+    (place / "two_heads" / "output.json").write_text("[1]")
+    (place / "one_head").mkdir()
+    (place / "without_bias").mkdir()
+    (place / "without_bias" / "output.npy").write_bytes(HOSTILE["objects.npy"][0])
+    (place / "permuted_tokens").mkdir()
+    np.save(place / "permuted_tokens" / "output.npy", np.full((3, 4), np.nan))
+    np.save(place / "permuted_tokens" / "weights.npy", np.ones((2, 3)))
+    (place / "two_head").mkdir()
+    (tmp_path / "mine" / "headz").mkdir()
+    found = judged(tmp_path / "mine", "handworked", "heads")
+    words = {key: case["verdict"] for key, case in found["cases"].items()}
+    assert words == {
+        "handworked/one_head": "unreadable",
+        "handworked/permuted_tokens": "wrong",
+        "handworked/two_heads": "right",
+        "handworked/without_bias": "unreadable",
+    }
+    assert found["cases"]["handworked/without_bias"]["problems"] == [
+        "output.npy: holds pickled Python objects, which are never opened; save an array of floats"
+    ]
+    assert "has shape [2, 3], should have [2, 3, 3]" in found["cases"]["handworked/permuted_tokens"]["worst"]["reason"]
+    notes = "\n".join(found["notes"])
+    for says in ("weigths.npy: extra", "did you mean weights", "notes.txt: extra", "output.json: extra", "x.npy: extra, it is a parameter"):
+        assert says in notes, says
+    for says in ("two_head: extra", "headz: extra"):
+        assert says in notes, says
+    assert found["missing"] == {"handworked": ["without_output_projection", "batched"]}
+    assert "1 right" in table(found)
+
+
+def test_right_arrays_beside_an_unreadable_one_are_not_called_right(tmp_path: Path):
+    write(tmp_path / "mine", ONE, {"output": compute(ONE)["output"]})
+    (tmp_path / "mine" / "handworked" / "two_heads" / "weights.npy").write_bytes(b"")
+    case = judged(tmp_path / "mine")["cases"]["handworked/two_heads"]
+    assert case["verdict"] == "unreadable" and case["problems"] == ["weights.npy: is empty"]
+
+
+@pytest.mark.parametrize(("name", "says"), [("none", "no such file"), ("text.txt", "neither a folder"), ("empty", "holds no case")])
+def test_no_submission(tmp_path: Path, name: str, says: str):
+    (tmp_path / "text.txt").write_text("")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(Unreadable, match=says):
+        judged(tmp_path / name)
+
+
+def test_safe_name(tmp_path: Path):
+    (tmp_path / "my file;.py").write_text("")
+    assert safe_name(tmp_path / "my file;.py") == "my_file"
+    assert safe_name(tmp_path / "v1.2") == "v1.2"
+    assert safe_name(tmp_path / "...") == "submission"
+
+
+def python(tmp_path: Path, text: str) -> dict:
+    (tmp_path / "mine.py").write_text(text, "utf-8")
+    return judged(tmp_path / "mine.py")["cases"]
+
+
+RIGHT = (ROOT / "examples" / "attention_right.py").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "says"),
+    [
+        (RIGHT, "right", ""),
+        (RIGHT + "\nwhole = attention\ndef attention(case):\n    return whole(case, case['parameters'])['output']\n", "right", ""),
+        ("def attention(case, arrays):\n    return arrays['nothing']\n", "failed", "raised KeyError: 'nothing' (line 2 of mine.py)"),
+        ("def attention(case, arrays):\n    raise SystemExit(3)\n", "failed", "raised SystemExit: 3"),
+        ("def attention(case, arrays):\n    raise NotImplementedError('no time')\n", "unsupported", "no time"),
+        ("def attention(case, arrays):\n    return None\n", "not sent", "returned nothing"),
+        ("def attention(case, arrays):\n    return [[1], [2, 3]]\n", "failed", "raised ValueError"),
+        ("def attention(case, arrays):\n    return {'output': object()}\n", "failed", "Python objects"),
+        ("def attention(case, arrays):\n    return {'../../output': arrays['x']}\n", "unreadable", "no array of the case"),
+        ("def attention(case, arrays):\n    return 'text'\n", "unreadable", "should hold real numbers"),
+        (
+            "import numpy as np\ndef weights(case, arrays):\n    e = np.exp(arrays['masked'])\n    return e / e.sum(-1)[..., None]\n",
+            "right",
+            "",
+        ),
+        (
+            "import numpy as np\ndef weights(case, arrays):\n    e = np.exp(arrays['masked'])\n    return e / e.sum(-2)[..., None, :]\n",
+            "wrong",
+            "",
+        ),
+        ("def scores(case, arrays):\n    return {'qk': arrays['q_heads'] @ arrays['k_heads'].swapaxes(-1, -2)}\n", "right", ""),
+        ("def scores(case, arrays):\n    return arrays['q_heads']\n", "failed", "should return a dict"),
+        ("def outputs(case):\n    return 0 * case['parameters']['x']\n", "wrong", ""),
+    ],
+)
+def test_python_file(tmp_path: Path, text: str, word: str, says: str):
+    case = python(tmp_path, text)["handworked/two_heads"]
+    assert case["verdict"] == word, case
+    assert says in "".join(case["problems"])
+
+
+def test_one_stage_of_a_file_is_blamed_alone(tmp_path: Path):
+    text = "def scores(case, arrays):\n    qk = arrays['q_heads'] @ arrays['k_heads'].swapaxes(-1, -2)\n"
+    text += "    return {'qk': qk, 'scaled': qk, 'masked': qk}\n"
+    case = python(tmp_path, text + "def outputs(case, arrays):\n    return arrays['concat'] @ arrays['w_o'].T\n")["handworked/two_heads"]
+    assert case["stages"]["scores"] == "wrong"
+    assert case["diagnosis"]["sentence"].startswith("what you sent equals: no scale")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("def attention(case, arrays)\n    pass\n", "raised SyntaxError"),
+        ("import nothing_of_this_name\n", "raised ModuleNotFoundError: No module named 'nothing_of_this_name' (line 1 of mine.py)"),
+        ("x = 1\n", "defines no function attention"),
+        ("import os\nos._exit(7)\n", "ended with code 7"),
+    ],
+)
+def test_python_file_that_is_of_no_use(tmp_path: Path, text: str, says: str):
+    with pytest.raises(Unreadable) as found:
+        python(tmp_path, text)
+    assert says in str(found.value)
+
+
+def test_a_crash_leaves_what_came_before(tmp_path: Path):
+    text = RIGHT + "\nimport os\nwhole = attention\ndef attention(case, arrays):\n"
+    text += "    return os._exit(9) if case['name'] == 'one_head' else whole(case, arrays)\n"
+    (tmp_path / "mine.py").write_text(text, "utf-8")
+    found = judged(tmp_path / "mine.py")
+    assert found["cases"]["handworked/two_heads"]["verdict"] == "right"
+    assert "mine.py: ended with code 9" in found["notes"][0]
+
+
+def test_a_file_named_like_our_own_modules(tmp_path: Path):
+    for name in ("attention.py", "numpy.py", "referee.py"):
+        (tmp_path / name).write_text(RIGHT)
+    assert judged(tmp_path / "attention.py")["cases"]["handworked/two_heads"]["verdict"] == "right"
+
+
+# The command
+
+
+def judge(project: Path, path: str) -> subprocess.CompletedProcess:
+    return run(project, "judge", "--config", "suites=[handworked]", f"submission={path}", cores=1)
+
+
+def read(project: Path, name: str) -> dict:
+    return json.loads((project / "results" / "judge" / name / "verdict.json").read_bytes())["cases"]
+
+
+def test_judge_examples_in_python(project: Path):
+    shutil.copytree(ROOT / "examples", project / "examples")
+    done = judge(project, "examples/attention_wrong.py")
+    assert done.returncode == 0, done.stderr
+    assert "first wrong: scores" in done.stdout and "what you sent equals: divided by sqrt(d_model) (within " in done.stdout
+    case = read(project, "attention_wrong")["handworked/two_heads"]
+    assert (case["verdict"], case["first_wrong_stage"], case["contract"]) == ("wrong", "scores", None)
+    assert case["diagnosis"]["mistakes"][0]["name"] == "divided_by_sqrt_d_model"
+    page = (project / "results" / "judge" / "attention_wrong" / "verdict.html").read_text("utf-8")
+    assert "sqrt(d_model)" in page and "http" not in page and "<script" not in page
+    done = judge(project, "examples/attention_right.py")
+    assert done.returncode == 0, done.stderr
+    assert {case["verdict"] for case in read(project, "attention_right").values()} == {"right"}
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+@pytest.mark.parametrize(("flags", "word", "stage"), [([], "right", None), (["-DMISTAKE"], "wrong", "contexts")])
+def test_judge_example_in_c(project: Path, tmp_path: Path, flags: list[str], word: str, stage: str | None):
+    program = tmp_path / "program"
+    source = ROOT / "examples" / "attention.c"
+    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-O2", *flags, "-o", program, source, "-lm"], check=True)
+    subprocess.run([program, tmp_path / "from_c"], check=True)
+    assert judge(project, str(tmp_path / "from_c")).returncode == 0
+    case = read(project, "from_c")["handworked/two_heads"]
+    assert (case["verdict"], case["first_wrong_stage"]) == (word, stage)
+    assert case["contract"] == ("float32" if word == "right" else None)
+    if stage:
+        assert case["diagnosis"]["mistakes"][0]["name"] == "merged_without_transpose"
+
+
+def test_judge_without_a_submission(project: Path):
+    for path, says in ((None, "which submission?"), ("nowhere", "no such file or folder")):
+        done = judge(project, path) if path else run(project, "judge", "--config", "suites=[handworked]", cores=1)
+        assert done.returncode != 0
+        assert says in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,135 @@
+"""The library of known mistakes: every one is found at its stage and named, from all arrays or few, alone or in a pair."""
+
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+from attention.arrays import STAGES
+from attention.whole import compute
+from referee.chain import STAGE, Arrays
+from referee.diagnosis import Diagnoser
+from referee.judge import judge_case
+from referee.mistakes import LIBRARY, Mistake
+from referee.power import by_mistake
+from suites import load_suite
+
+FOLDER = ROOT / "config" / "suites"
+SUITES = ("handworked", "heads", "masks", "scores", "positions", "softmax", "cache", "gradients")
+LOADED = {suite: load_suite(FOLDER / f"{suite}.yaml", {"max_array_mb": 256}) for suite in SUITES}
+CASES = {f"{suite}/{name}": case for suite in SUITES for name, case in LOADED[suite]["cases"].items()}
+quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+@cache
+def right(key: str) -> Arrays:
+    return compute(CASES[key], FOLDER)
+
+
+def parameters(key: str) -> Arrays:
+    return {name: right(key)[name] for name in CASES[key]["arrays"]["parameters"]}
+
+
+def verdict(key: str, sent: Arrays) -> dict:
+    return judge_case(CASES[key], parameters(key), sent, Diagnoser())
+
+
+def with_mistakes(key: str, *mistakes: Mistake) -> Arrays:
+    """Every computed array of the case, with these mistakes in it."""
+    made = parameters(key)
+    for stage in STAGES[1:]:
+        go = STAGE[stage]
+        for mistake in mistakes:
+            go = lambda case, arrays, go=go, mistake=mistake: mistake.run(stage, case, arrays, go)  # noqa: B023, E731
+        made |= go(CASES[key], dict(made))
+    return {name: array for name, array in made.items() if name not in parameters(key)}
+
+
+def names(found: dict | None) -> list[str]:
+    return [mistake["name"] for mistake in found["diagnosis"]["mistakes"]] if found and found["diagnosis"] else []
+
+
+def trials(mistake: Mistake) -> Iterator[tuple[str, dict]]:
+    """The verdicts on what this mistake makes of each case that it changes."""
+    for key, case in CASES.items():
+        sent = by_mistake(case, right(key), mistake)
+        if sent is not None:
+            yield key, verdict(key, sent)
+
+
+def test_the_library_is_complete():
+    assert len(LIBRARY) >= 45
+    assert {mistake.stage for mistake in LIBRARY.values()} == set(STAGES[1:])
+    assert len({mistake.sentence for mistake in LIBRARY.values()}) == len(LIBRARY)
+    assert all(mistake.sentence and mistake.remedy.endswith(".") for mistake in LIBRARY.values())
+    assert all(set(mistake.changes) <= set(STAGES) for mistake in LIBRARY.values())
+
+
+@quiet
+@pytest.mark.parametrize("mistake", LIBRARY.values(), ids=LIBRARY)
+def test_is_found_at_its_stage_and_named(mistake: Mistake):
+    hits = ((key, found) for key, found in trials(mistake) if names(found) == [mistake.name])
+    key, found = next(hits, (None, None))
+    assert found, "named in no case"
+    assert found["first_wrong_stage"] == mistake.stage, key
+    assert found["diagnosis"]["sentence"].startswith(f"what you sent equals: {mistake.sentence} (within ")
+    assert found["verdict"] == "wrong" and found["worst"]["array"] in CASES[key]["arrays"][mistake.stage]
+
+
+@quiet
+@pytest.mark.parametrize(
+    "name", ["divided_by_sqrt_d_model", "weights_transposed", "softmax_over_heads", "merged_without_transpose", "missing_b_o"]
+)
+def test_is_named_from_the_output_alone(name: str):
+    sent = by_mistake(CASES["heads/multi_head"], right("heads/multi_head"), LIBRARY[name])
+    found = verdict("heads/multi_head", {"output": sent["output"]})
+    assert found["first_wrong_stage"] == "between parameters and outputs"
+    assert names(found) == [name]
+
+
+@quiet
+def test_is_named_where_all_was_computed_in_float32():
+    sent = by_mistake(CASES["heads/cross"], right("heads/cross"), LIBRARY["groups_tiled"])
+    found = verdict("heads/cross", {name: array.astype(np.float32) for name, array in sent.items()})
+    assert names(found) == ["groups_tiled"]
+    assert found["first_wrong_stage"] == "scores"
+
+
+@quiet
+@pytest.mark.parametrize(
+    ("key", "pair", "sent"),
+    [
+        ("heads/multi_head", ("divided_by_sqrt_d_model", "softmax_over_queries"), ("output",)),
+        ("heads/multi_head", ("missing_b_q", "not_scaled"), ("output", "weights")),
+        ("scores/alibi_causal", ("causal_ignored", "alibi_sign"), ("masked",)),
+    ],
+)
+def test_pairs(key: str, pair: tuple[str, str], sent: tuple[str, ...]):
+    made = with_mistakes(key, *(LIBRARY[name] for name in pair))
+    found = verdict(key, {name: made[name] for name in sent})
+    equal = [set(names(found))] + [{m.name for m in LIBRARY.values() if m.sentence in also} for also in found["diagnosis"]["also"]]
+    assert set(pair) in equal
+
+
+@quiet
+def test_two_stages_each_with_a_mistake_are_told_apart():
+    made = with_mistakes("heads/multi_head", LIBRARY["not_scaled"], LIBRARY["merged_without_transpose"])
+    found = verdict("heads/multi_head", made)
+    assert found["stages"] == {"projections": "right", "scores": "wrong", "weights": "right", "contexts": "wrong", "outputs": "right"}
+    assert names(found) == ["not_scaled"]
+
+
+def test_what_equals_no_mistake_is_not_named():
+    sent = {"output": right("heads/multi_head")["output"] + np.linspace(0, 1, 24).reshape(3, 8)}
+    found = verdict("heads/multi_head", sent)
+    assert found["verdict"] == "wrong" and found["diagnosis"] is None
+
+
+def test_the_article_on_two_heads():
+    """d_model 4 with two heads: what divides by sqrt(d_model) is told so, and what else it equals here."""
+    sent = by_mistake(CASES["handworked/two_heads"], right("handworked/two_heads"), LIBRARY["divided_by_sqrt_d_model"])
+    found = verdict("handworked/two_heads", sent)
+    assert found["diagnosis"]["sentence"].startswith("what you sent equals: divided by sqrt(d_model) (within ")
+    assert "the scale applied twice" in found["diagnosis"]["also"]

@@ -1,0 +1,23 @@
+"""Rule power: the matrix of mistakes and cases, as JSON and as CSV, and a word on what it says."""
+
+from pathlib import Path
+
+from artifacts import logged, write_json, write_text
+from referee.power import power
+from suites import load_suite
+
+folder = Path("config/suites")
+with logged(snakemake.log[0]):
+    suites = {name: load_suite(folder / f"{name}.yaml", snakemake.params.limits) for name in snakemake.params.suites}
+    matrix = power(suites, folder)
+    rows = [
+        f"{name},{entry['stage']},{case},{word}"
+        for name, entry in matrix["mistakes"].items()
+        for word in ("caught", "missed")
+        for case in entry[word]
+    ]
+write_json(Path(snakemake.output.json), matrix)
+write_text(Path(snakemake.output.csv), "\n".join(["mistake,stage,case,word", *rows]) + "\n")
+print(f"\n{len(matrix['mistakes'])} mistakes, {len(matrix['nothing_new'])} cases that catch nothing new (in {snakemake.output.json})")
+for name in matrix["uncaught"]:
+    print(f"caught by no case: {name}, {matrix['mistakes'][name]['sentence']}", flush=True)
