@@ -1,0 +1,149 @@
+// Reads an exported suite and computes two stages of each case again: weights from masked scores, contexts from weights and values.
+//
+//   node read_golden.mjs results/export/SUITE [TOLERANCE]
+//
+// Exit status: 0 if all agree within the tolerance (by default the one that the manifest states), 1 if not,
+// 2 if a file is missing or damaged.
+
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+
+class Damaged extends Error {}
+
+function check(holds, message) {
+  if (!holds) throw new Damaged(message);
+}
+
+function half(bits) {
+  const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
+  const size = exponent === 31 ? (fraction ? NaN : Infinity) : exponent ? (1024 + fraction) * 2 ** (exponent - 25) : fraction * 2 ** -24;
+  return bits >> 15 ? -size : size;
+}
+
+function brain(bits) {
+  return new Float32Array(new Uint32Array([bits << 16]).buffer)[0]; // bfloat16 is the upper half of a float32
+}
+
+const TYPES = {
+  "<f8": [8, (view, at) => view.getFloat64(at, true)],
+  "<f4": [4, (view, at) => view.getFloat32(at, true)],
+  "<f2": [2, (view, at) => half(view.getUint16(at, true))],
+  "<u2": [2, (view, at) => brain(view.getUint16(at, true))],
+  "|b1": [1, (view, at) => Number(view.getUint8(at) !== 0)],
+};
+
+// {descr, shape, values} of the bytes of a .npy file, with every number as a double.
+export function parseNpy(bytes, name) {
+  const magic = Buffer.from("\x93NUMPY\x01\x00", "latin1");
+  check(bytes.length >= 10 && bytes.subarray(0, 8).equals(magic), `${name}: is not a .npy file of version 1.0`);
+  const start = 10 + bytes.readUInt16LE(8);
+  check(start <= bytes.length, `${name}: is cut short in its header`);
+  const header = bytes.subarray(10, start).toString("latin1");
+  const found = /'descr': '(...)', 'fortran_order': False, 'shape': \(([0-9, ]*)\)/.exec(header);
+  check(found && TYPES[found[1]], `${name}: holds numbers of a type or an order not read here`);
+  const [width, number] = TYPES[found[1]];
+  const shape = found[2].split(",").filter((n) => n.trim()).map(Number);
+  const size = shape.reduce((a, b) => a * b, 1);
+  check(size * width === bytes.length - start, `${name}: does not hold as many numbers as its shape says`);
+  const view = new DataView(bytes.buffer, bytes.byteOffset + start);
+  return { shape, values: Float64Array.from({ length: size }, (_, i) => number(view, i * width)) };
+}
+
+// The array `name` of a case, or undefined if the case has none; it is the one that the manifest means.
+function read(root, entry, name) {
+  const said = entry.arrays[name];
+  if (said === undefined) return undefined;
+  check(/^plain\/[a-z0-9_]+\/[a-z0-9_]+\.npy$/.test(said.file), `manifest.json: ${JSON.stringify(said.file)} is no file of an export`);
+  let bytes;
+  try {
+    bytes = readFileSync(join(root, said.file));
+  } catch (error) {
+    throw new Damaged(`${said.file}: cannot be read (${error.code})`);
+  }
+  const array = parseNpy(bytes, said.file);
+  check(createHash("sha256").update(bytes).digest("hex") === said.sha256, `${said.file}: its sha256 is not the manifest's`);
+  check(String(array.shape) === String(said.shape), `${said.file}: its shape is not the manifest's`);
+  return array;
+}
+
+// One row: exp(score - largest) / sum, where a sink joins the sum alone (-Infinity is none); `empty` is for rows without a key.
+function softmax(scores, sink, empty) {
+  const largest = scores.reduce((a, b) => Math.max(a, b), sink);
+  if (largest === -Infinity) return scores.map(() => empty);
+  const e = scores.map((score) => Math.exp(score - largest));
+  const sum = e.reduce((a, b) => a + b, Math.exp(sink - largest));
+  return e.map((x) => x / sum);
+}
+
+function hardmax(scores) {
+  const best = scores.indexOf(scores.reduce((a, b) => Math.max(a, b)));
+  return scores.map((score, j) => Number(j === best && score > -Infinity));
+}
+
+function weightsOf(masked, sinks, options) {
+  const [heads, queries, keys] = masked.shape.slice(-3);
+  const empty = { uniform: 1 / keys, nan: NaN }[options.mask.empty_row] ?? 0;
+  const ours = new Float64Array(masked.values.length);
+  for (let row = 0; row < ours.length / keys; row++) {
+    const scores = masked.values.subarray(row * keys, (row + 1) * keys);
+    const sink = options.softmax === "plus_one" ? 0 : sinks ? sinks.values[Math.floor(row / queries) % heads] : -Infinity;
+    ours.set(options.softmax === "hardmax" ? hardmax(scores) : softmax(scores, sink, empty), row * keys);
+  }
+  return ours;
+}
+
+function contextsOf(weights, values) {
+  const [heads, queries, keys] = weights.shape.slice(-3);
+  const [groups, , width] = values.shape.slice(-3);
+  const rows = weights.values.length / keys;
+  const ours = new Float64Array(rows * width);
+  for (let row = 0; row < rows; row++) {
+    const block = Math.floor(Math.floor(row / queries) / (heads / groups)); // neighbouring heads share one head of values
+    for (let j = 0; j < keys; j++)
+      for (let c = 0; c < width; c++)
+        ours[row * width + c] += weights.values[row * keys + j] * values.values[(block * keys + j) * width + c];
+  }
+  return ours;
+}
+
+// The largest difference of any two elements, by the largest element or 1; equal infinities and two NaN do not differ.
+function difference(ours, array) {
+  check(ours.length === array.values.length, "the shapes of a case do not fit each other");
+  let [worst, largest] = [0, 1];
+  array.values.forEach((theirs, i) => {
+    if (Number.isFinite(theirs)) largest = Math.max(largest, Math.abs(theirs));
+    if (!Object.is(ours[i], theirs) && ours[i] !== theirs) {
+      const gap = Math.abs(ours[i] - theirs);
+      worst = Math.max(worst, Number.isFinite(gap) ? gap : Infinity);
+    }
+  });
+  return worst / largest;
+}
+
+function main(root, given) {
+  const manifest = JSON.parse(readFileSync(join(root, "manifest.json"), "utf8"));
+  check(manifest.format === 1, `manifest.json: has format ${JSON.stringify(manifest.format)}; this program reads format 1`);
+  let wrong = false;
+  for (const [name, entry] of Object.entries(manifest.cases)) {
+    const arrays = Object.fromEntries(Object.keys(entry.arrays).map((array) => [array, read(root, entry, array)]));
+    const { masked, weights, contexts } = arrays;
+    let worst = difference(weightsOf(masked, arrays.sinks, entry.options), weights);
+    const values = arrays.v_extended ?? arrays.present_v ?? arrays.v_heads;
+    if (contexts) worst = Math.max(worst, difference(contextsOf(arrays.dropped ?? weights, values), contexts));
+    const tolerance = given ?? entry.tolerance;
+    wrong ||= !(worst <= tolerance);
+    console.log(`${name}: ${Object.keys(arrays).length} arrays, largest difference ${worst.toExponential(1)}${worst <= tolerance ? "" : " WRONG"}`);
+  }
+  return wrong ? 1 : 0;
+}
+
+const [root, tolerance] = process.argv.slice(2);
+try {
+  check(root !== undefined, "usage: node read_golden.mjs EXPORT_FOLDER [TOLERANCE]");
+  process.exitCode = main(root, tolerance === undefined ? undefined : Number(tolerance));
+} catch (error) {
+  const known = error instanceof Damaged;
+  console.error(known ? error.message : `${root}/manifest.json: is missing or damaged (${error.message.split("\n")[0]})`);
+  process.exitCode = 2;
+}
