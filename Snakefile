@@ -28,12 +28,18 @@ wildcard_constraints:
 
 
 include: "workflow/rules/attention.smk"
+include: "workflow/rules/truth.smk"
 include: "workflow/rules/references.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/studies.smk"
 include: "workflow/rules/environment.smk"
 include: "workflow/rules/summary.smk"
+include: "workflow/rules/conformance.smk"
+include: "workflow/rules/onnx_node_tests.smk"
+include: "workflow/rules/judge.smk"
+include: "workflow/rules/power.smk"
 include: "workflow/rules/archive.smk"
+include: "workflow/rules/export.smk"
 
 
 rule all:

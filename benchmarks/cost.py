@@ -107,8 +107,10 @@ def machine() -> str:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
+        before = os.getloadavg()[0]
         rows = measure(Path(folder))
+        load = f"load average {before:.1f} before and {os.getloadavg()[0]:.1f} after"
     print("| what | time | ratio | goal |\n|---|---|---|---|")
     for what, time_taken, ratio, goal in rows:
         print(f"| {what} | {f'{time_taken:.2f} s' if time_taken > 0.1 else f'{time_taken * 1000:.1f} ms'} | {ratio} | {goal} |")
-    print(f"\nMedians of {ROUNDS} turns (the thousand cases: {ROUNDS // 2}); {machine()}.")
+    print(f"\nMedians of {ROUNDS} turns (the thousand cases: {ROUNDS // 2}); {machine()}; {load}.")

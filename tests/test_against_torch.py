@@ -10,7 +10,7 @@ from references import torch_flash, torch_flex, torch_manual, torch_mha, torch_s
 
 MANY = settings(max_examples=1000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 SOME = settings(MANY, max_examples=500)
-GATES = {"float64": 1e-12, "float32": 1e-5, "half_ulp": 4}
+GATES = {"rule": "absolute", "float64": 1e-12, "float32": 1e-5, "half_ulp": 4}
 
 
 def agree(case: dict, reference) -> dict:

@@ -301,7 +301,7 @@ OVERRIDES = [
     ({"suites": ["nope"]}, "suites: no suite nope in config/suites; known: small"),
     ({"suites": "small"}, "--config: suites: is text (small), should be all or a list; write [small]"),
     ({"gates": "x"}, "--config: gates: is text (x), should be a mapping"),
-    ({"gates": {"float64": "1e-9"}}, "--config: gates.float64: is text (1e-9), should be a finite number"),
+    ({"gates": {"float64": "tiny"}}, "--config: gates.float64: is text (tiny), should be a finite number"),
     ({"gates": {"float64": 10**400}}, "--config: gates.float64: is a number"),
     ({"gates": {1: 2}}, "--config: gates.1: unknown key"),
     ({"typo": 1}, "--config: typo: unknown key; known: suites"),
@@ -413,6 +413,13 @@ def test_wrong_config_on_the_command_line(overrides, words, tmp_path, monkeypatc
     assert words in str(problem)
 
 
+def test_numbers_on_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path)
+    config = load_config(Path("config/config.yaml"), {"gates": {"float64": "1e-9"}, "looks": {"digits": "4"}})
+    assert config["gates"]["float64"] == 1e-9 and config["looks"]["digits"] == 4
+
+
 FIRST = text("Small.", "010", "heads: 2", "head: 2", "heads: 1", "parameters: {b_v: null}")
 SECOND = text("output:", "outptu:", "variant:", "my variant:", "extends: base", "extends: bas")
 
@@ -489,7 +496,7 @@ def test_snakemake_refuses_all_wrong_suites_together(locale, project, monkeypatc
     [
         ("suites=[nope]", "suites: no suite nope in config/suites; known: "),
         ("gates=x", "--config: gates: is text (x), should be a mapping"),
-        ("gates={float64: 1e-9}", "--config: gates.float64: is text (1e-9), should be a finite number"),
+        ("gates={float64: tiny}", "--config: gates.float64: is text (tiny), should be a finite number"),
         ("typo=1", "--config: typo: unknown key; known: suites"),
     ],
 )

@@ -37,7 +37,7 @@ REPORTS = {
     *(37, 38, 40, 41, 42, 43, 44, 45, 47, 48, 49, 50, 52, 54, 55, 56, 58, 59, 60, 61, 62),
 }
 EXACT, NEAR = 0, 1e-12
-GATES = {"float64": NEAR}
+GATES = {"rule": "absolute", "float64": NEAR}
 
 
 @functools.cache

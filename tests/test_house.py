@@ -100,7 +100,10 @@ def test_a_rule_has_a_log_and_an_environment(rule: str):
 
 def test_every_script_belongs_to_a_rule():
     used = {script(directives) for directives in SCRIPTED.values()}
-    libraries = {ROOT / path for source in used for path in needed(source)} | {SCRIPTS / "attention" / "__init__.py"}
+    libraries = {ROOT / path for source in used for path in needed(source)} | {
+        SCRIPTS / "attention" / "__init__.py",
+        SCRIPTS / "referee" / "__init__.py",
+    }
     elsewhere = {SCRIPTS / "imports.py", SCRIPTS / "attention" / "whole.py"}  # of the Snakefile, and for tests and other programs
     assert set(SCRIPTS.rglob("*.py")) == used | libraries | elsewhere
 
@@ -196,7 +199,7 @@ def test_examples_of_the_guide_load(example: str, tmp_path: Path):
 def test_shipped_config_says_every_default():
     schema = Document(ROOT / "workflow" / "schemas" / "config.schema.yaml", "config").data
     path = ROOT / "config" / "config.yaml"
-    assert set(Document(path, "config").data) == set(schema["properties"]) - {"archive"}
+    assert set(Document(path, "config").data) == set(schema["properties"]) - {"archive", "submission"}
     config = load_config(path, {})
     for key, rule, _ in properties(schema):
         value = config

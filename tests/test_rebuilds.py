@@ -38,7 +38,7 @@ cases:
     parameters: {scaled: [[[0.5, 1.0], [2.0, 3.0]]], v: [[1.0], [2.0]]}
 """
 STAGES = ["parameters", "projections", "scores", "weights", "contexts", "outputs"]
-AFTER = {"comparison", "summary", "verdict"}
+AFTER = {"truth", "comparison", "summary", "verdict"}
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,11 @@ def test_second_run_has_nothing_to_do(tree: Path) -> None:
 def test_editing_a_suite_reruns_that_suite(tree: Path) -> None:
     before, numbers = written(tree), results(tree)
     edit(tree / "config" / "suites" / "plain.yaml", "0.5", "0.75")
-    assert pending(tree) == {**{rule: {"plain"} for rule in [*STAGES, "reference", "comparison"]}, "summary": {""}, "verdict": {""}}
+    assert pending(tree) == {
+        **{rule: {"plain"} for rule in [*STAGES, "truth", "reference", "comparison"]},
+        "summary": {""},
+        "verdict": {""},
+    }
     assert run(tree).returncode == 0
     after = written(tree)
     assert {name for name in before if after[name] == before[name]} == {n for n in before if n.startswith("drawn/")} | {
@@ -119,7 +123,7 @@ def test_editing_a_stage_reruns_it_and_what_follows(tree: Path, stage: str) -> N
         module.write("# edited\n")
     expected = {*STAGES[STAGES.index(stage) :], *AFTER}
     expected |= {"figures"} if stage not in ("contexts", "outputs") else set()
-    expected |= {"reference"} if stage == "parameters" else set()
+    expected |= {"reference"} if stage in ("parameters", "projections", "scores") else set()  # some peers begin at our queries and masks
     assert set(pending(tree)) == expected
 
 
@@ -129,7 +133,7 @@ def test_an_edited_stage_is_run(tree: Path) -> None:
         module.write("# edited\n")
     assert run(tree).returncode == 0
     rewritten = {name.split("/")[1] for name, when in written(tree).items() if when != before[name] and "/" in name}
-    assert rewritten == {"contexts", "outputs", "comparison"}
+    assert rewritten == {"contexts", "outputs", "truth", "comparison"}
     assert results(tree) == numbers
     assert "Nothing to be done" in run(tree).stderr
 

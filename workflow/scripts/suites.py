@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from cases import resolve
-from strict_yaml import Document, Problem, Problems, did_you_mean, kind, short, shown
+from strict_yaml import FLOAT, INTEGER, Document, Problem, Problems, did_you_mean, kind, short, shown
 from study_cases import STUDIES, fitting
 
 NAME = re.compile(r"[a-z0-9_]+")
-RESERVED = ("archive", "logs", "studies", "conformance", "judge")  # folders of results/ that are not suites
+RESERVED = ("archive", "logs", "studies", "conformance", "judge", "export", "power")  # folders of results/
 NOT_INHERITED = ("title", "look", "extends", "claims")
 SCHEMAS = Path(__file__).parent.parent / "schemas"
 
@@ -29,6 +29,7 @@ def load_config(path: Path, overrides: dict) -> dict:
     schema = _schema("config")
     data = document.data
     problems = list(document.problems)
+    overrides = _numbers(overrides, schema)
     if not isinstance(data, dict):
         problems.append(Problem(document.name, None, None, None, f"{_holds(data)}, should hold a mapping such as `suites: all`"))
         raise Problems(problems)
@@ -47,6 +48,16 @@ def load_config(path: Path, overrides: dict) -> dict:
             value = inner | data.get(key, {}) | overrides.get(key, {})
         config[key] = value
     return config
+
+
+def _numbers(given: Any, rule: dict) -> Any:
+    """`given` with text read as the number that its schema asks for, since Snakemake makes text of numbers within --config mappings."""
+    if isinstance(given, dict):
+        known = rule.get("properties", {})
+        return {key: _numbers(value, known.get(key, {})) for key, value in given.items()}
+    if isinstance(given, str) and rule.get("type") in ("number", "integer"):
+        return int(given) if INTEGER.match(given) else float(given) if FLOAT.match(given) else given
+    return given
 
 
 def load_suites(config: dict, folder: Path) -> dict[str, dict]:
@@ -278,7 +289,7 @@ def _expected(schema: dict, value: Any) -> str:
     types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
     advice = ""
     if isinstance(value, str) and not {"number", "integer"}.isdisjoint(types) and re.fullmatch(r"[-+0-9.eE]*[0-9]", value):
-        advice = "; write the number without quotes (and with --config as 1.0e-9)"
+        advice = "; write the number without quotes"
     elif isinstance(value, str) and "array" in types and "object" not in types:
         advice = f"; write [{short(value)}]"
     return " or ".join(names[name] for name in types) + advice

@@ -75,7 +75,7 @@ def _place(entry: dict) -> str:
 
 def _cell(counts: dict[str, int]) -> str:
     """A reference's verdicts on a suite in a few letters: 31/42 +2c, or 1 FAIL in front."""
-    if set(counts) <= {"unsupported"}:
+    if set(counts) <= {"unsupported", "not installed"}:
         return "-"
     fails = f"{counts['fail']} FAIL " if "fail" in counts else ""
     conventions = f" +{counts['convention']}c" if "convention" in counts else ""

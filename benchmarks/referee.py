@@ -1,0 +1,81 @@
+"""What the referee costs: bounds against the stages that they certify, truth at a real size, and the judge from a cold start.
+
+    python benchmarks/referee.py        # under a minute; prints a Markdown table
+
+Bounds and stages are computed in turns in one process; medians are compared. The judge runs as a user starts it, on a hundred cases that
+`generate.py` makes, submitted as folders of arrays.
+"""
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from cost import ROOT, fresh
+from generate import suite
+
+sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
+
+from attention.whole import compute  # noqa: E402
+from cases import resolve  # noqa: E402
+from referee.bounds import bounds, centres, roundoffs  # noqa: E402
+from referee.truth import truth  # noqa: E402
+from suites import load_suite  # noqa: E402
+
+ROUNDS = 9
+LIMITS = {"max_array_mb": 256}
+
+
+def took(call) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def real_size() -> dict:
+    """A case of 8 heads, 128 tokens and d = 64, from queries, keys and values."""
+    drawn = {name: {"normal": {"seed": i}} for i, name in enumerate(("q_heads", "k_heads", "v_heads"))}
+    raw = {"heads": 8, "sizes": {"Lq": 128, "Lk": 128, "d_k": 64}, "parameters": drawn}
+    return resolve(raw, "benchmark", "case", Path(), LIMITS, lambda where, message: sys.exit(message))
+
+
+def judging(folder: Path) -> float:
+    """Seconds for `snakemake judge` on a submission of a hundred right cases."""
+    project = fresh(ROOT, folder / "project")
+    shutil.rmtree(project / "config" / "suites")
+    (project / "config" / "suites").mkdir()
+    path = project / "config" / "suites" / "many.yaml"
+    path.write_text(suite(100), "utf-8")
+    for name, case in load_suite(path, LIMITS)["cases"].items():
+        arrays = compute(case)
+        for array in ("qk", "weights", "contexts", "output"):
+            target = folder / "mine" / "many" / name / f"{array}.npy"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            np.save(target, arrays[array])
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "judge", "--config", f"submission={folder / 'mine'}"]
+    return took(lambda: subprocess.run(command, cwd=project, check=True, capture_output=True))
+
+
+def main() -> None:
+    case = real_size()
+    arrays = compute(case)
+    exact = centres(case, arrays)
+    times = [(took(lambda: compute(case)), took(lambda: bounds(case, exact, *roundoffs(case)))) for _ in range(ROUNDS)]
+    ratio = statistics.median(b for _, b in times) / statistics.median(a for a, _ in times)
+    truths = statistics.median(took(lambda: truth(case, arrays)) for _ in range(3))
+    with tempfile.TemporaryDirectory() as folder:
+        cold = judging(Path(folder))
+    print("| what | measured | goal |\n|---|---|---|")
+    print(f"| bounds against the stages they certify (8 heads, 128 tokens, d = 64) | {ratio:.1f}x | at most 3x |")
+    print(f"| truth of every stage at that size | {truths:.1f} s | about 1 s |")
+    print(f"| judging 100 cases from a cold start | {cold:.1f} s | at most 10 s |")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()
