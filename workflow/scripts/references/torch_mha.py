@@ -3,8 +3,7 @@
 import numpy as np
 import torch
 
-from references import torch_tools
-from references.torch_sdpa import torch_precision
+from references import torch_sdpa, torch_tools
 from references.torch_tools import inputs, numpy, packed, tensor
 
 
@@ -26,17 +25,7 @@ def supports(case: dict) -> str | None:
             return f"has no {word}"
     if "past_k" in case["shapes"]:
         return "has no cache"
-    if case["softmax"] != "plain" or "sinks" in case["shapes"]:
-        return "has the plain softmax only"
-    if case["dropout"] is not None:
-        return "draws its own dropout"
-    if case["mask"]["fill"] != "-inf":
-        return "fills with -inf only"
-    if case["precision"] != torch_precision(case):
-        return "chooses the precision of sums and softmax itself"
-    if case["spelled"]:
-        return "adds its masks, so that NaN or infinity behind a mask comes through"
-    return None
+    return torch_sdpa.supports(case)  # the same softmax, masks and precision
 
 
 def convention(case: dict) -> str | None:
