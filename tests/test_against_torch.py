@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from strategies import raw_cases, resolved
 
 from attention.whole import compute
-from compare import compare_case
+from compare import compare_case, gates_of
 from references import torch_flash, torch_flex, torch_manual, torch_mha, torch_sdpa
 
 MANY = settings(max_examples=1000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -16,7 +16,7 @@ GATES = {"rule": "absolute", "float64": 1e-12, "float32": 1e-5, "half_ulp": 4}
 def agree(case: dict, reference) -> dict:
     ours = compute(case)
     parameters = {name: ours[name] for name in case["arrays"]["parameters"]}
-    result = compare_case(case, ours, reference.run(case, parameters), GATES)
+    result = compare_case(ours, reference.run(case, parameters), gates_of(case, ours, GATES))
     assert result["verdict"] == "pass", (result["first_divergence"], result["arrays"][result["first_divergence"]["array"]])
     return result
 

@@ -1,6 +1,6 @@
 """The cases from the field: their claims, the wrong numbers that were seen, and that each right answer holds for its whole kind.
 
-Suites field_*.yaml hold the reports as cases, r01 to r62. Here are the tests of the same names, with other numbers and sizes, and the
+The suite field_cases holds the reports as cases, r01 to r62. Here are the tests of the same names, with other numbers and sizes, and the
 facts about torch that some reports rest on, looked at again.
 """
 
@@ -28,10 +28,10 @@ from attention.projections import split_heads
 from attention.weights import softmax
 from attention.whole import compute
 from cases import resolve
-from compare import check_claim, compare_arrays, compare_case
+from compare import check_claim, compare_arrays, compare_case, gates_of
 from suites import load_suite
 
-SUITES = sorted(path.stem for path in (ROOT / "config" / "suites").glob("field_*.yaml"))
+CASES = load_suite(ROOT / "config" / "suites" / "field_cases.yaml", LIMITS)["cases"]
 REPORTS = {
     *(1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 24, 25, 26, 27, 28, 29, 31, 32, 33, 34, 36),
     *(37, 38, 40, 41, 42, 43, 44, 45, 47, 48, 49, 50, 52, 54, 55, 56, 58, 59, 60, 61, 62),
@@ -41,14 +41,9 @@ GATES = {"rule": "absolute", "float64": NEAR}
 
 
 @functools.cache
-def suite(name: str) -> dict[str, dict]:
-    """The resolved cases of a suite."""
-    return load_suite(ROOT / "config" / "suites" / f"{name}.yaml", LIMITS)["cases"]
-
-
-@functools.cache
-def arrays_of(suite_name: str, case: str) -> dict[str, np.ndarray]:
-    return compute(suite(suite_name)[case])
+def arrays_of(case: str) -> dict[str, np.ndarray]:
+    """Every array of one of CASES."""
+    return compute(CASES[case])
 
 
 def arrays_from(parameters: dict, **options) -> dict[str, np.ndarray]:
@@ -75,83 +70,81 @@ def apart(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)).max(initial=0))
 
 
-# The suites
+# The suite
 
 
-@pytest.mark.parametrize("name", SUITES)
-def test_every_claim_is_right(name):
+def test_every_claim_is_right():
     wrong = []
-    for case in suite(name).values():
+    for name, case in CASES.items():
         for claim in case["claims"]:
-            checked = check_claim(claim, arrays_of(name, case["name"])[claim["array"]])
-            wrong += [(case["name"], claim["array"], value) for value in checked if not value["agrees"]]
+            checked = check_claim(claim, arrays_of(name)[claim["array"]])
+            wrong += [(name, claim["array"], value) for value in checked if not value["agrees"]]
     assert not wrong
 
 
 def test_every_case_claims_something_and_says_what_to_look_at():
-    cases = [case for name in SUITES for case in suite(name).values()]
-    assert not [case["name"] for case in cases if not case["claims"] or not case["look"] or case["title"] == case["name"]]
+    assert not [name for name, case in CASES.items() if not case["claims"] or not case["look"] or case["title"] == name]
 
 
 def test_every_report_is_a_case_or_a_test():
-    names = [case for name in SUITES for case in suite(name)] + [name.removeprefix("test_") for name in globals()]
+    names = [*CASES, *(name.removeprefix("test_") for name in globals())]
     assert {int(found[1]) for name in names if (found := re.match(r"r(\d\d)_", name))} == REPORTS
 
 
-WRONG = [  # what faulty code printed: suite, case, array, leading indices, numbers
-    ("field_projections", "r01_square_weights", "weights", [0], ".127435 .872565 .997826 .002174"),
-    ("field_projections", "r01_square_weights", "weights", [0], "0 1 .005642 .994358"),
-    ("field_projections", "r01_square_weights", "weights", [0], ".000014 .999986 .025159 .974841"),
-    ("field_projections", "r02_float_padding", "weights", [0], ".007035 .992965 .055807 .944193"),
-    ("field_projections", "r06_block_rows", "output", [0], ".319807 -.063627 .214256 -.278417"),
-    ("field_projections", "r08_query_bias", "output", [0], "-.108473 .043982 .105570 -.285165"),
-    ("field_projections", "r09_merged_heads", "concat", [], "1 2 3 4 5 6 7 8"),
-    ("field_projections", "r10_split", "q_heads", [0], "0 1 2 3 4 5"),
-    ("field_projections", "r10_attention", "output", [0], "-.10997 -.471965 -.223393 -.218309"),
-    ("field_projections", "r11_heads_first", "output", [0], "-.049646 -.583629 .033124 -.652603"),
-    ("field_projections", "r14_root_of_head_width", "output", [0], "-.592826 .157174 1.045975 -.954025"),
-    ("field_projections", "r14_root_of_head_width", "output", [0], "-.709595 .040405 1.107682 -.892318"),
-    ("field_projections", "r14_root_of_head_width", "output", [0], "-.670229 .079771 1.083384 -.916616"),
-    ("field_masks", "r18_true_blocks", "output", [], ".438961 -.876753 -.5 .25 0 0"),
-    ("field_masks", "r20_top_left", "output", [], ".006575 -.527408 .075569 -.217558"),
-    ("field_masks", "r20_bottom_right", "output", [], "-.75 0 .033124 -.652603"),
-    ("field_masks", "r20_one_query_bottom_right", "output", [], "-.75 0"),
-    ("field_masks", "r21_more_queries_bottom_right", "output", [0], "-.75 0"),
-    ("field_masks", "r22_band", "output", [4], ".096124 -.284027"),
-    ("field_masks", "r24_empty_row_zero", "output", [0], "-.166667 -.333333"),
-    ("field_masks", "r24_empty_row_zero", "output", [0], "NaN NaN"),
-    ("field_masks", "r24_empty_row_uniform", "output", [0], "0 0"),
-    ("field_masks", "r24_empty_row_nan", "output", [0], "0 0"),
-    ("field_masks", "r32_fill_of_infinity", "weights", [0, 0], "0 0 1"),
-    ("field_masks", "r32_half_replaced", "output", [0], "-.110046 -.471924"),
-    ("field_masks", "r34_nan_in_blocked_value", "output", [0], "0 1 2 3"),
-    ("field_masks", "r34_nan_in_blocked_key", "output", [0], "NaN NaN NaN NaN"),
-    ("field_masks", "r34_nan_query", "output", [0], "0 0 0 0"),
-    ("field_masks", "r36_kept_keys_underflow", "weights", [0, 0], "NaN NaN NaN"),
-    ("field_stages", "r37_along_keys", "weights", [0], ".119203 .047426 .880797 .952574"),
-    ("field_stages", "r37_one_query", "weights", [0], "1 1"),
-    ("field_stages", "r38_cap_then_mask", "weights", [0, 0], ".959205 .020398 .020398"),
-    ("field_stages", "r38_cap_then_mask", "scaled", [0, 0], "1.850692 1.696567 -1.908091"),
-    ("field_stages", "r40_plus_one", "weights", [0], ".399486 .146963 .054065"),
-    ("field_stages", "r41_sink", "weights", [0], ".665241 .244728 .090031"),
-    ("field_stages", "r41_sink_of_each_head", "contexts", [0], "-.75 0 .033124 -.652603 -.381798 .026635"),
-    ("field_stages", "r45_half", "q_rot", [0, 0], "-1.14264 1.922076 2.959851 4.0298"),
-    ("field_stages", "r45_three_tokens_half", "output", [0], "-.442657 .307343 1.057343 -.942657"),
-    ("field_stages", "r47_angles_in_float64", "q_rot", [0, 0, 1], ".306711"),
-    ("field_stages", "r48_interleaved_slopes", "contexts", [4, 3], ".395323 .112788"),
-    ("field_stages", "r49_eight_heads", "bias", [0, 0], "0 -1 -2 -3"),
-    ("field_stages", "r50_window_with_itself", "output", [4], ".094619 -.050935"),
-    ("field_stages", "r52_blocks_of_heads", "contexts", [1], ".183881 -.319901 .26657 -.388808"),
-    ("field_stages", "r52_blocks_of_heads", "contexts", [2], ".098858 -.707382 0 -.625"),
-    ("field_stages", "r54_decoding_step", "output", [0], "-.427201 .322799 1.072799 -.927201"),
-    ("field_stages", "r54_decoding_step", "output", [0], "-.458536 .291464 1.041464 -.958536"),
-    ("field_stages", "r55_second_chunk", "output", [], "-.75 0 .098858 -.707382"),
+WRONG = [  # what faulty code printed: case, array, leading indices, numbers
+    ("r01_square_weights", "weights", [0], ".127435 .872565 .997826 .002174"),
+    ("r01_square_weights", "weights", [0], "0 1 .005642 .994358"),
+    ("r01_square_weights", "weights", [0], ".000014 .999986 .025159 .974841"),
+    ("r02_float_padding", "weights", [0], ".007035 .992965 .055807 .944193"),
+    ("r06_block_rows", "output", [0], ".319807 -.063627 .214256 -.278417"),
+    ("r08_query_bias", "output", [0], "-.108473 .043982 .105570 -.285165"),
+    ("r09_merged_heads", "concat", [], "1 2 3 4 5 6 7 8"),
+    ("r10_split", "q_heads", [0], "0 1 2 3 4 5"),
+    ("r10_attention", "output", [0], "-.10997 -.471965 -.223393 -.218309"),
+    ("r11_heads_first", "output", [0], "-.049646 -.583629 .033124 -.652603"),
+    ("r14_root_of_head_width", "output", [0], "-.592826 .157174 1.045975 -.954025"),
+    ("r14_root_of_head_width", "output", [0], "-.709595 .040405 1.107682 -.892318"),
+    ("r14_root_of_head_width", "output", [0], "-.670229 .079771 1.083384 -.916616"),
+    ("r18_true_blocks", "output", [], ".438961 -.876753 -.5 .25 0 0"),
+    ("r20_top_left", "output", [], ".006575 -.527408 .075569 -.217558"),
+    ("r20_bottom_right", "output", [], "-.75 0 .033124 -.652603"),
+    ("r20_one_query_bottom_right", "output", [], "-.75 0"),
+    ("r21_more_queries_bottom_right", "output", [0], "-.75 0"),
+    ("r22_band", "output", [4], ".096124 -.284027"),
+    ("r24_empty_row_zero", "output", [0], "-.166667 -.333333"),
+    ("r24_empty_row_zero", "output", [0], "NaN NaN"),
+    ("r24_empty_row_uniform", "output", [0], "0 0"),
+    ("r24_empty_row_nan", "output", [0], "0 0"),
+    ("r32_fill_of_infinity", "weights", [0, 0], "0 0 1"),
+    ("r32_half_replaced", "output", [0], "-.110046 -.471924"),
+    ("r34_nan_in_blocked_value", "output", [0], "0 1 2 3"),
+    ("r34_nan_in_blocked_key", "output", [0], "NaN NaN NaN NaN"),
+    ("r34_nan_query", "output", [0], "0 0 0 0"),
+    ("r36_kept_keys_underflow", "weights", [0, 0], "NaN NaN NaN"),
+    ("r37_along_keys", "weights", [0], ".119203 .047426 .880797 .952574"),
+    ("r37_one_query", "weights", [0], "1 1"),
+    ("r38_cap_then_mask", "weights", [0, 0], ".959205 .020398 .020398"),
+    ("r38_cap_then_mask", "scaled", [0, 0], "1.850692 1.696567 -1.908091"),
+    ("r40_plus_one", "weights", [0], ".399486 .146963 .054065"),
+    ("r41_sink", "weights", [0], ".665241 .244728 .090031"),
+    ("r41_sink_of_each_head", "contexts", [0], "-.75 0 .033124 -.652603 -.381798 .026635"),
+    ("r45_half", "q_rot", [0, 0], "-1.14264 1.922076 2.959851 4.0298"),
+    ("r45_three_tokens_half", "output", [0], "-.442657 .307343 1.057343 -.942657"),
+    ("r47_angles_in_float64", "q_rot", [0, 0, 1], ".306711"),
+    ("r48_interleaved_slopes", "contexts", [4, 3], ".395323 .112788"),
+    ("r49_eight_heads", "bias", [0, 0], "0 -1 -2 -3"),
+    ("r50_window_with_itself", "output", [4], ".094619 -.050935"),
+    ("r52_blocks_of_heads", "contexts", [1], ".183881 -.319901 .26657 -.388808"),
+    ("r52_blocks_of_heads", "contexts", [2], ".098858 -.707382 0 -.625"),
+    ("r54_decoding_step", "output", [0], "-.427201 .322799 1.072799 -.927201"),
+    ("r54_decoding_step", "output", [0], "-.458536 .291464 1.041464 -.958536"),
+    ("r55_second_chunk", "output", [], "-.75 0 .098858 -.707382"),
 ]
 
 
-@pytest.mark.parametrize(("name", "case", "array", "at", "printed"), WRONG)
-def test_wrong_numbers_do_not_agree(name, case, array, at, printed):
-    ours = arrays_of(name, case)[array]
+@pytest.mark.parametrize(("case", "array", "at", "printed"), WRONG)
+def test_wrong_numbers_do_not_agree(case, array, at, printed):
+    ours = arrays_of(case)[array]
     six_decimals = [f"{float(text):.6f}".replace("nan", "NaN") for text in printed.split()]
     values = np.array(six_decimals, dtype=object).reshape(ours[tuple(at)].shape).tolist()
     assert not all(value["agrees"] for value in check_claim({"array": array, "at": at, "values": values}, ours))
@@ -161,19 +154,19 @@ def test_wrong_numbers_do_not_agree(name, case, array, at, printed):
 
 
 def test_r01_the_first_array_that_differs_is_named():
-    case = suite("field_projections")["r01_square_weights"]
-    ours = arrays_of("field_projections", "r01_square_weights")
+    case = CASES["r01_square_weights"]
+    ours = arrays_of("r01_square_weights")
     parameters = {name: ours[name] for name in case["arrays"]["parameters"]}
     slips = {"q": {"w_q": ours["w_q"].T}, "k": {"w_k": ours["w_k"].T}, "v": {"w_v": ours["w_v"].T}}
     for array, slip in slips.items():
         theirs = arrays_from(parameters | slip, heads=2)
-        assert compare_case(case, ours, theirs, GATES)["first_divergence"] == {"stage": "projections", "array": array}
+        assert compare_case(ours, theirs, gates_of(case, ours, GATES))["first_divergence"] == {"stage": "projections", "array": array}
     one_head = arrays_from(parameters)  # another number of heads first shows in the split
-    assert compare_case(case, ours, one_head, GATES)["first_divergence"] == {"stage": "projections", "array": "q_heads"}
+    assert compare_case(ours, one_head, gates_of(case, ours, GATES))["first_divergence"] == {"stage": "projections", "array": "q_heads"}
 
 
 def test_r05_a_transposed_square_weight_differs_and_an_oblong_one_is_refused():
-    ours = arrays_of("field_projections", "r05_square_weight")
+    ours = arrays_of("r05_square_weight")
     assert apart(ours["q"], ours["x"] @ ours["w_q"]) == 1.71875
     said = []
     parameters = {"x": ours["x"].tolist(), **{f"w_{name}": ours["w_q"][:3].T.tolist() for name in "qkv"}}
@@ -197,7 +190,7 @@ def test_r06_both_orders_of_packed_rows(count, width):
 
 def test_r06_the_rows_by_head_are_those_of_the_grid():
     rows = grid((12, 4), a=5, c=2, m=13, den=8).reshape(2, 3, 2, 4)
-    blocks, by_head = arrays_of("field_projections", "r06_block_rows"), arrays_of("field_projections", "r06_rows_by_head")
+    blocks, by_head = arrays_of("r06_block_rows"), arrays_of("r06_rows_by_head")
     for i, name in enumerate("qkv"):
         assert apart(by_head[f"w_{name}"], rows[:, i].reshape(4, 4)) == EXACT
     assert apart(blocks["output"], by_head["output"]) == pytest.approx(0.452077, abs=1e-6)
@@ -273,7 +266,7 @@ def test_r11_changing_one_head_leaves_the_others_alone():
 
 
 def test_r12_sequences_do_not_see_each_other():
-    ours = arrays_of("field_projections", "r12_two_sequences")
+    ours = arrays_of("r12_two_sequences")
     given = {name: ours[name] for name in ("x", "w_q", "w_k", "w_v", "w_o")}
     changed = arrays_from(given | {"x": ours["x"] + np.array([0, 1])[:, None, None]}, heads=2)
     assert apart(ours["output"][0], changed["output"][0]) < NEAR and apart(ours["output"][1], changed["output"][1]) > 0.1
@@ -318,13 +311,13 @@ def test_r14_r15_r17_scales_are_these_multiples_of_each_other(count, width):
 
 
 def test_r14_a_larger_divisor_flattens():
-    rows = (arrays_of("field_projections", f"r14_root_of_{which}_width")["weights"] for which in ("head", "whole"))
+    rows = (arrays_of(f"r14_root_of_{which}_width")["weights"] for which in ("head", "whole"))
     right, slip = (-(w * np.log(w)).sum(axis=-1) for w in rows)
     assert (slip > right).all()
 
 
 def test_r17_the_scale_goes_by_the_keys_not_by_the_values():
-    ours = arrays_of("field_projections", "r17_wider_values")
+    ours = arrays_of("r17_wider_values")
     given = {name: ours[name] for name in ("q_heads", "k_heads", "v_heads")}
     assert apart(ours["contexts"], arrays_from(given, heads=2, scale=3**-0.5)["contexts"]) == pytest.approx(0.0501, abs=5e-5)
 
@@ -400,7 +393,7 @@ def test_r22_no_other_option_drops_the_mask(masked, option, more):
 
 
 def test_r24_only_the_empty_row_depends_on_the_convention():
-    made = {kind: arrays_of("field_masks", f"r24_empty_row_{kind}") for kind in ("zero", "nan", "uniform", "finite_fill")}
+    made = {kind: arrays_of(f"r24_empty_row_{kind}") for kind in ("zero", "nan", "uniform", "finite_fill")}
     for arrays in made.values():
         assert apart(arrays["weights"][0, 1], made["zero"]["weights"][0, 1]) == EXACT
     assert made["zero"]["weights"][0, 0].tolist() == [0, 0, 0] and np.isnan(made["nan"]["weights"][0, 0]).all()
@@ -500,7 +493,7 @@ def test_r28_what_padding_holds_does_not_reach_real_rows():
 
 
 def test_r29_each_sequence_keeps_its_own_mask():
-    ours = arrays_of("field_masks", "r29_mask_by_sequence")
+    ours = arrays_of("r29_mask_by_sequence")
     given = {name: ours[name] for name in ("x", "w_q", "w_k", "w_v", "w_o")}
     for sequence in range(2):
         block = ours["mask_block"][sequence, 0].astype(int).tolist()
@@ -552,7 +545,7 @@ def test_r34_a_fused_kernel_of_torch_hides_nan():
 
 
 def test_r32_torch_adds_a_fill_in_float32():
-    ours = arrays_of("field_masks", "r32_half_added")
+    ours = arrays_of("r32_half_added")
     q, k, v = (torch.from_numpy(ours[name].copy()).half()[None] for name in ("q_heads", "k_heads", "v_heads"))
     added = torch.tensor([[-65504.0] * 3, [0] * 3]).half()
     assert apart(ours["contexts"], scaled_dot_product_attention(q, k, v, attn_mask=added)[0].numpy()) < 1e-3
@@ -604,15 +597,15 @@ def test_r41_a_sink_is_a_key_whose_weight_is_thrown_away():
     column = np.broadcast_to(np.array(sinks)[:, None, None], (2, 3, 1))
     assert apart(made["weights"], softmax(np.concatenate([made["masked"], column], axis=-1))[..., :-1]) < NEAR
     assert (made["weights"].sum(axis=-1) < 1).all()
-    sums = arrays_of("field_stages", "r41_sink_of_each_head")["weights"].sum(axis=-1)
+    sums = arrays_of("r41_sink_of_each_head")["weights"].sum(axis=-1)
     assert apart(sums, np.array([[0.193805, 0.172068, 0.310438], [0.506932, 0.89087, 0.932701]])) < 1e-6
     ignored = arrays_from(given | {"sinks": [-1e4, -1e4]}, heads=2)["contexts"]
     assert apart(ignored, arrays_from(given, heads=2)["contexts"]) < NEAR
 
 
 def test_r42_weights_are_those_before_dropout():
-    made = arrays_of("field_stages", "r42_training")
-    assert apart(made["weights"], arrays_of("field_stages", "r42_evaluation")["weights"]) == EXACT
+    made = arrays_of("r42_training")
+    assert apart(made["weights"], arrays_of("r42_evaluation")["weights"]) == EXACT
     averaged = made["dropped"].sum(axis=-1).mean(axis=1).ravel()  # the report shows the mean over heads
     assert apart(averaged, np.array([1.25, 1.25, 1.25, 0.650899, 0.625, 0.701625])) < 1e-6
     module = torch.nn.MultiheadAttention(4, 2, dropout=0.2, bias=False, batch_first=True, dtype=torch.float64)
@@ -628,16 +621,16 @@ def test_r43_dropout_is_given_so_that_two_runs_are_one():
     torch.manual_seed(0)
     first, second = (scaled_dot_product_attention(q, k, v, dropout_p=0.5) for _ in range(2))
     assert not torch.equal(first, second)  # torch draws anew each time
-    case = suite("field_stages")["r42_training"]
+    case = CASES["r42_training"]
     assert all(np.array_equal(a, b) for a, b in zip(compute(case).values(), compute(case).values(), strict=True))
 
 
 def test_r44_the_mean_over_heads_is_another_array():
-    ours = arrays_of("field_stages", "r44_per_head")
+    ours = arrays_of("r44_per_head")
     assert apart(ours["weights"][:, 0], ours["weights"][:, 1]) == pytest.approx(0.356, abs=5e-4)
     averaged = attention_of_torch(ours, 2, True)[1]
     assert averaged.shape == (2, 3, 3) and apart(averaged, ours["weights"].mean(axis=1)) < NEAR
-    hand = arrays_of("field_projections", "r01_square_weights")["weights"].mean(axis=0)  # R01 gives this mean, too
+    hand = arrays_of("r01_square_weights")["weights"].mean(axis=0)  # R01 gives this mean, too
     assert apart(hand, np.array([[0.000375, 0.999625], [0.073635, 0.926365]])) < 1e-6
 
 
@@ -701,11 +694,11 @@ def test_r49_the_forms_of_the_bias_agree_under_causal_only(count):
 
 
 def test_r49_gaps_of_the_report():
-    causal, both = arrays_of("field_stages", "r49_distance"), arrays_of("field_stages", "r49_distance_both_ways")
+    causal, both = arrays_of("r49_distance"), arrays_of("r49_distance_both_ways")
     given = {name: causal[name] for name in ("q_heads", "k_heads", "v_heads")}
     turned = arrays_from(given | {"bias_table": -causal["bias"]}, heads=2, mask={"causal": "top_left"})
     assert apart(causal["contexts"], turned["contexts"]) == pytest.approx(0.0541, abs=5e-5)
-    assert apart(both["contexts"], arrays_of("field_stages", "r49_key_index_both_ways")["contexts"]) == pytest.approx(0.0575, abs=5e-5)
+    assert apart(both["contexts"], arrays_of("r49_key_index_both_ways")["contexts"]) == pytest.approx(0.0575, abs=5e-5)
 
 
 @pytest.mark.parametrize("left", range(4))
@@ -763,11 +756,11 @@ def test_r54_r55_r56_decoding_is_the_full_run(options, chunks):
 
 
 def test_r54_another_position_is_another_number():
-    right = arrays_of("field_stages", "r54_decoding_step")
-    assert apart(right["output"][0], arrays_of("field_stages", "r54_full_run")["output"][2]) < NEAR
-    assert apart(right["past_k"], arrays_of("field_stages", "r54_full_run")["k_rot"][:, :2]) < NEAR
+    right = arrays_of("r54_decoding_step")
+    assert apart(right["output"][0], arrays_of("r54_full_run")["output"][2]) < NEAR
+    assert apart(right["past_k"], arrays_of("r54_full_run")["k_rot"][:, :2]) < NEAR
     for slip in ("position_zero", "query_one_too_far"):
-        assert apart(right["output"], arrays_of("field_stages", f"r54_{slip}")["output"]) > 1e-3
+        assert apart(right["output"], arrays_of(f"r54_{slip}")["output"]) > 1e-3
 
 
 # H. Numbers
@@ -857,6 +850,6 @@ def test_r62_a_seed_needs_its_shape_and_type_but_a_grid_does_not():
 
     assert not torch.equal(draw(16)[:15], draw(15))
     assert not torch.allclose(draw(16, dtype=torch.float64).float(), draw(16))
-    assert apart(arrays_of("field_stages", "r62_seed_ten")["x"], draw(1, 3).numpy()) == EXACT
+    assert apart(arrays_of("r62_seed_ten")["x"], draw(1, 3).numpy()) == EXACT
     assert np.array_equal(grid((16,))[:15], grid((15,))) and np.array_equal(grid((4, 4)).ravel(), grid((16,)))
     assert np.array_equal(normal((3, 5), 10), normal((3, 5), 10))

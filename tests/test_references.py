@@ -12,7 +12,7 @@ from strategies import raw_cases, resolved
 
 import references
 from attention.whole import compute
-from conventions import arithmetic, compared, empty_row
+from conventions import Ours, arithmetic, compared, empty_row
 from references import LIBRARIES, packages
 from suites import load_suite
 
@@ -59,7 +59,7 @@ def test_random_cases(name, examples):
             return
         ours = compute(case)
         theirs = module.run(case, {parameter: ours[parameter] for parameter in case["arrays"]["parameters"]})
-        result = compared(case, ours, theirs, GATES, module.convention(case))
+        result = compared(Ours(case, ours, GATES), theirs, module.convention(case))
         assert result["verdict"] in ("pass", "convention"), result["first_divergence"]
         ran.append(set(theirs))
 
@@ -73,7 +73,7 @@ def test_a_fully_masked_row(name, row):
     for policy in ("zero", "nan", "uniform"):
         case, ours, theirs = answer(name, {**MASKED, "mask": {**MASKED["mask"], "empty_row": policy}})
         assert empty_row(ours, theirs) == row
-        verdict = compared(case, ours, theirs, GATES, adapter(name).convention(case))
+        verdict = compared(Ours(case, ours, GATES), theirs, adapter(name).convention(case))
         assert (verdict["verdict"], verdict.get("reason")) == (
             ("pass", None) if policy == row else ("convention", f"follows empty_row: {row}")
         )
@@ -82,14 +82,14 @@ def test_a_fully_masked_row(name, row):
 def test_another_convention_explains_nothing_else():
     case, ours, theirs = answer("onnx_reference", {**MASKED, "mask": {**MASKED["mask"], "empty_row": "nan"}})
     wrong = theirs | {"contexts": theirs["contexts"] + np.float32(0.01)}
-    assert compared(case, ours, wrong, GATES, "empty_row: zero")["verdict"] == "fail"
+    assert compared(Ours(case, ours, GATES), wrong, "empty_row: zero")["verdict"] == "fail"
 
 
 @pytest.mark.parametrize(("name", "contract"), [("onnx_reference", "float64"), ("onnxruntime_cpu", "float32"), ("jax_nn", "float32")])
 def test_the_arithmetic_of_a_float64_case(name, contract):
     case, ours, theirs = answer(name, {**MASKED, "dtype": "float64"})
     assert arithmetic(case, theirs) == contract
-    assert compared(case, ours, theirs, GATES, adapter(name).convention(case))["contract"] == contract
+    assert compared(Ours(case, ours, GATES), theirs, adapter(name).convention(case))["contract"] == contract
 
 
 @pytest.mark.parametrize("name", ["onnx_reference", "onnxruntime_cpu"])
@@ -117,12 +117,12 @@ def test_the_evaluator_shows_capped_scores_as_mode_0():
 def test_each_verdict_over_the_suites(name):
     """Half precisions and masks of the shipped suites: nothing fails."""
     module = adapter(name)
-    for suite in ("masks", "precision", "field_masks") if name != "jax_nn" else ("precision",):
+    for suite in ("masks", "precision", "field_cases") if name != "jax_nn" else ("precision",):
         for case in load_suite(ROOT / "config" / "suites" / f"{suite}.yaml", {"max_array_mb": 256})["cases"].values():
             if module.supports(case) is None:
                 ours = compute(case, ROOT / "config" / "suites")
                 theirs = module.run(case, {parameter: ours[parameter] for parameter in case["arrays"]["parameters"]})
-                result = compared(case, ours, theirs, GATES, module.convention(case))
+                result = compared(Ours(case, ours, GATES), theirs, module.convention(case))
                 assert result["verdict"] in ("pass", "convention"), (case["name"], result["first_divergence"])
 
 

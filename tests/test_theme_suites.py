@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import booleans, resolved, rotary
 
 from attention.whole import compute
-from compare import check_claim, compare_case
+from compare import check_claim, compare_case, gates_of
 from references import torch_manual
 from references.torch_tools import DTYPES, tensor
 from strict_yaml import Document
@@ -110,7 +110,7 @@ def test_agrees_with_torch(case):
     if torch_manual.supports(case):
         pytest.skip(torch_manual.supports(case))
     theirs = torch_manual.run(case, {name: arrays[name] for name in case["arrays"]["parameters"]})
-    result = compare_case(case, arrays, theirs, CONFIG["gates"])
+    result = compare_case(arrays, theirs, gates_of(case, arrays, CONFIG["gates"]))
     assert result["verdict"] == "pass", result["first_divergence"]
     assert result["arrays"]["weights"]["verdict"] == "pass"
 

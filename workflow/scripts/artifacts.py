@@ -3,6 +3,7 @@
 results/{suite}/{stage}/{case}/{array}.npy and stage.json
 """
 
+import gc
 import json
 import os
 import sys
@@ -133,6 +134,8 @@ def logged(path: str) -> Iterator[None]:
         except Exception:
             traceback.print_exc()
             sys.exit(1)
+        finally:
+            gc.freeze()  # the process ends here; to search all that torch or matplotlib made for garbage would take up to a second
 
 
 def run_stage(snakemake, compute: Callable[[dict, dict], dict]) -> None:

@@ -51,13 +51,13 @@ def compare_arrays(ours: np.ndarray, theirs: np.ndarray, gate: float | np.ndarra
     return result if same else {**result, "reason": "NaN or infinity at other places"}
 
 
-def compare_case(case: dict, ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], gates: dict) -> dict:
+def compare_case(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], allowed: dict[str, float | np.ndarray]) -> dict:
     """One reference on one case: {verdict, arrays, first_divergence}.
 
     ours: every computed array of the case by name. theirs: what the reference shows; `layout.name` is compared with our `name`.
-    gates: the config's. Arrays are listed in the order of the stages; `first_divergence` is the first that fails, {stage, array}, or None.
+    allowed: from `gates_of`. Arrays stand in the order of the stages; `first_divergence` is the first that fails, {stage, array}, or None.
     """
-    arrays, allowed = {}, gates_of(case, ours, gates)
+    arrays = {}
     for name in [name for name in CATALOGUE if name in ours and CATALOGUE[name].stage != "parameters"]:
         shown = [key for key in theirs if key.split(".")[-1] == name]
         for key in shown:
@@ -72,16 +72,6 @@ def verdict_on(arrays: dict[str, dict]) -> dict:
     wrong = [key for key, result in arrays.items() if result["verdict"] == "fail"]
     first = {"stage": CATALOGUE[wrong[0].split(".")[-1]].stage, "array": wrong[0]} if wrong else None
     return {"verdict": "fail" if wrong else "pass", "arrays": arrays, "first_divergence": first}
-
-
-def judged(case: dict, ours: dict, theirs: dict, gates: dict, unsupported: str | None, convention: str | None) -> dict:
-    """`compare_case`, or the reason why there is nothing to compare; a difference that another convention explains is no failure."""
-    if unsupported:
-        return {"verdict": "unsupported", "reason": unsupported, "arrays": {}, "first_divergence": None}
-    result = compare_case(case, ours, theirs, gates)
-    if result["verdict"] == "fail" and convention:
-        return {**result, "verdict": "convention", "reason": f"follows {convention}", "first_divergence": None}
-    return result
 
 
 def spelled(number: float) -> float | str:

@@ -4,11 +4,12 @@ from pathlib import Path
 
 from artifacts import logged, read_arrays, read_json, read_suite, write_json
 from attention.arrays import STAGES
-from compare import check_claim, judged
-from conventions import compared, empty_row
+from compare import check_claim
+from conventions import Ours, compared, empty_row
 from references import LIBRARIES
 
-NOT_INSTALLED = {"verdict": "not installed", "arrays": {}, "first_divergence": None}
+NOTHING = {"arrays": {}, "first_divergence": None}
+NOT_INSTALLED = {"verdict": "not installed", **NOTHING}
 
 with logged(snakemake.log[0]):
     given = dict(snakemake.input.items())
@@ -18,23 +19,24 @@ with logged(snakemake.log[0]):
     references = {f"{lib}.{name}": Path(given[lib]) / name for lib in LIBRARIES if lib in given for name in LIBRARIES[lib]}
     said = {reference: read_json(folder / "said.json") for reference, folder in references.items()}
     for case in read_suite(snakemake.input.parameters)[1]:
-        ours = {}
+        arrays = {}
         for stage in stages:
-            ours |= read_arrays(stage / case["name"])
+            arrays |= read_arrays(stage / case["name"])
+        ours = Ours(case, arrays, snakemake.params.gates)
         results = {"truth": read_json(Path(given["truth"]) / case["name"] / "truth.json")} if "truth" in given else {}
         for reference, folder in references.items():
             reason, other = (said[reference][kind].get(case["name"]) for kind in ("unsupported", "convention"))
             if not said[reference]["installed"]:
                 results[reference] = NOT_INSTALLED
             elif reason:
-                results[reference] = judged(case, ours, {}, snakemake.params.gates, reason, None)
+                results[reference] = {"verdict": "unsupported", "reason": reason, **NOTHING}
             else:
                 theirs = read_arrays(folder / case["name"])
-                row = empty_row(ours, theirs)
-                results[reference] = compared(case, ours, theirs, snakemake.params.gates, other) | ({"empty_row": row} if row else {})
+                row = empty_row(arrays, theirs)
+                results[reference] = compared(ours, theirs, other) | ({"empty_row": row} if row else {})
         results |= {f"{library}.{name}": NOT_INSTALLED for library in snakemake.params.missing for name in LIBRARIES[library]}
         diverging = [{"reference": r, **c["first_divergence"]} for r, c in results.items() if c["first_divergence"]]
-        claims = [{"array": claim["array"], **value} for claim in case["claims"] for value in check_claim(claim, ours[claim["array"]])]
+        claims = [{"array": claim["array"], **value} for claim in case["claims"] for value in check_claim(claim, arrays[claim["array"]])]
         write_json(
             output / f"{case['name']}.json",
             {

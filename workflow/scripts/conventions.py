@@ -2,21 +2,41 @@
 
 import numpy as np
 
-from attention import backward, contexts, outputs, projections, scores, weights
 from attention.projections import latest
 from attention.scores import repeat_heads
-from compare import judged
+from attention.whole import from_parameters
+from compare import compare_case, gates_of
 from referee.bounds import strictest
 
 Arrays = dict[str, np.ndarray]
 
 
-def computed(case: dict, parameters: Arrays) -> Arrays:
-    """Every array of `case` from its parameters."""
-    arrays = dict(parameters)
-    for stage in (projections, scores, weights, contexts, outputs, backward):
-        arrays |= stage.stage(case, arrays)
-    return arrays
+class Ours:
+    """Our numbers of one case, in the arithmetic and under the convention of whoever is compared with them; each computed once."""
+
+    def __init__(self, case: dict, arrays: Arrays, gates: dict):
+        """case: resolved. arrays: all of its stages. gates: the config's."""
+        self.case, self.arrays, self.gates = case, arrays, gates
+        self._known: dict[tuple, tuple[dict, Arrays, dict]] = {}
+
+    def parameters(self, dtype: str) -> Arrays:
+        """The parameters, rounded to `dtype`."""
+        given = {name: self.arrays[name] for name in self.case["arrays"]["parameters"]}
+        return given if dtype == self.case["dtype"] else {n: x if x.dtype == bool else x.astype(dtype) for n, x in given.items()}
+
+    def under(self, dtype: str, convention: str | None = None) -> tuple[dict, Arrays, dict]:
+        """(case, arrays, largest differences that pass) in `dtype`, and under `convention`, `option: choice` of the mask."""
+        if (dtype, convention) not in self._known:
+            case, arrays = self.case, self.arrays
+            if dtype != case["dtype"]:
+                case = {**case, "dtype": dtype, "precision": {"accumulate": dtype, "softmax": dtype}}
+            if convention:
+                option, choice = convention.split(": ")
+                case = {**case, "mask": {**case["mask"], option: choice}}
+            if case is not self.case:
+                arrays = from_parameters(case, self.parameters(dtype))
+            self._known[dtype, convention] = case, arrays, gates_of(case, arrays, self.gates)
+        return self._known[dtype, convention]
 
 
 def arithmetic(case: dict, theirs: Arrays) -> str:
@@ -25,25 +45,21 @@ def arithmetic(case: dict, theirs: Arrays) -> str:
     return min([np.dtype(case["dtype"]), *dtypes], key=lambda dtype: dtype.itemsize).name
 
 
-def compared(case: dict, ours: Arrays, theirs: Arrays, gates: dict, convention: str | None) -> dict:
-    """`judged`, in the arithmetic of the reference (`contract`); another convention counts only if ours under it is what they show.
+def compared(ours: Ours, theirs: Arrays, convention: str | None) -> dict:
+    """`compare_case`, in the arithmetic of the reference (`contract`), where it is narrower than the case.
 
-    Where the reference is narrower than the case, the parameters are rounded as it rounds them and ours is computed anew.
+    A difference is a `convention` and no failure if ours under the `convention` that the reference follows is what it shows.
     """
-    contract = arithmetic(case, theirs)
-    parameters = {name: ours[name] for name in case["arrays"]["parameters"]}
-    if contract != case["dtype"]:
-        case = {**case, "dtype": contract, "precision": {"accumulate": contract, "softmax": contract}}
-        parameters = {name: array if array.dtype == bool else array.astype(contract) for name, array in parameters.items()}
-        ours = computed(case, parameters)
-    result = judged(case, ours, theirs, gates, None, None)
+    contract = arithmetic(ours.case, theirs)
+    case, arrays, allowed = ours.under(contract)
+    result = compare_case(arrays, theirs, allowed)
     if result["verdict"] == "fail" and convention:
-        option, choice = convention.split(": ")
-        other = {**case, "mask": {**case["mask"], option: choice}}
-        if judged(other, computed(other, parameters), theirs, gates, None, None)["verdict"] == "pass":
-            result = judged(case, ours, theirs, gates, None, convention)
+        _, other, allowed = ours.under(contract, convention)
+        if compare_case(other, theirs, allowed)["verdict"] == "pass":
+            result |= {"verdict": "convention", "reason": f"follows {convention}", "first_divergence": None}
     if contract in ("float16", "bfloat16"):  # the strictest of the named contracts that holds for all that they show
-        contract = strictest(case, parameters, {name: array for name, array in theirs.items() if name in ours}) or "none"
+        shown = {name: array for name, array in theirs.items() if name in arrays}
+        contract = strictest(case, ours.parameters(contract), shown) or "none"
     return {**result, "contract": contract}
 
 

@@ -1,10 +1,13 @@
 """Rule reference: every reference of one library on every case of one suite."""
 
+import gc
 from importlib import import_module
 from pathlib import Path
 
 from artifacts import logged, read_arrays, read_suite, write_array, write_json
 from references import LIBRARIES, packages
+
+gc.disable()  # what a library makes while it is imported stays; to search that for garbage takes a tenth of this job
 
 with logged(snakemake.log[0]):
     library, output = snakemake.wildcards.library, Path(snakemake.output[0])

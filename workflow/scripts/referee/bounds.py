@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from attention import backward, contexts, outputs, positions, projections, scores, weights
+from attention import backward, positions
 from attention.arrays import BOOLEAN, CATALOGUE, STAGES
 from attention.contexts import merge_heads
 from attention.masks import append_keys, fill_value
 from attention.projections import extend, latest, split_heads
 from attention.scores import repeat_heads
+from attention.whole import from_parameters
 
 UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 SAFE = 1 + 1e-9  # for the rounding of the bounds themselves
@@ -643,10 +644,7 @@ def centres(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         mask = case["mask"] | {"fill": float(fill.astype(case["dtype"]))}
     wide = case | {"dtype": "float64", "precision": {"accumulate": "float64", "softmax": "float64"}, "mask": mask}
     made = {name: arrays[name] for name in case["arrays"]["parameters"]}
-    made = {name: value if name in BOOLEAN else value.astype(np.float64) for name, value in made.items()}
-    for stage in (projections, scores, weights, contexts, outputs, backward):
-        made |= stage.stage(wide, made)
-    return made
+    return from_parameters(wide, {name: value if name in BOOLEAN else value.astype(np.float64) for name, value in made.items()})
 
 
 def roundoffs(case: dict) -> tuple[float, float]:
