@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+import torch
 from conftest import ROOT
 
 from attention.arrays import STAGES
@@ -133,3 +134,17 @@ def test_the_article_on_two_heads():
     found = verdict("handworked/two_heads", sent)
     assert found["diagnosis"]["sentence"].startswith("what you sent equals: divided by sqrt(d_model) (within ")
     assert "the scale applied twice" in found["diagnosis"]["also"]
+
+
+@quiet
+def test_attention_along_the_wrong_axis_is_named_from_what_torch_makes_of_it():
+    """R11 and R12: queries, keys and values whose heads, or whose samples, stand where torch expects the tokens."""
+    cases = load_suite(FOLDER / "field_cases.yaml", {"max_array_mb": 256})["cases"]
+    for name, axis, mistake in (("r11_heads_first", 0, "attention_across_heads"), ("r12_two_sequences", 0, "attention_across_batch")):
+        arrays = compute(cases[name], FOLDER)
+        q, k, v = (torch.from_numpy(np.swapaxes(arrays[f"{n}_heads"], axis, -2).copy()) for n in "qkv")
+        contexts = np.swapaxes(torch.nn.functional.scaled_dot_product_attention(q, k, v).numpy(), axis, -2)
+        concat = np.swapaxes(contexts, -2, -3).reshape(*contexts.shape[:-3], contexts.shape[-2], -1)
+        sent = {"concat": concat, "output": concat @ arrays["w_o"].T if "w_o" in arrays else concat}
+        given = {parameter: arrays[parameter] for parameter in cases[name]["arrays"]["parameters"]}
+        assert names(judge_case(cases[name], given, sent, Diagnoser())) == [mistake]

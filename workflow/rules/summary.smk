@@ -19,6 +19,7 @@ rule summary:
         text="results/summary.txt",
     log:
         "results/logs/summary.log",
+    localrule: True
     conda:
         "../../envs/attention.yaml"
     script:
@@ -37,6 +38,7 @@ rule verdict:
         "results/verdict.txt",
     log:
         "results/logs/verdict.log",
+    localrule: True
     conda:
         "../../envs/attention.yaml"
     script:

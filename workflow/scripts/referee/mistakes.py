@@ -916,6 +916,45 @@ def distance_for_product(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     return {"qk": qk} | go(case, arrays | {"scaled": qk * case["scale_factor"]})
 
 
+def _across(axis: int) -> dict[str, Change]:
+    """Scores and contexts with `axis` of queries, keys and values (counted from their last) where the tokens belong."""
+
+    def turned(case: dict, arrays: Arrays, names: str) -> tuple[dict, Arrays]:
+        last = {name: latest(arrays, name) for name in names}
+        turn = {key: np.swapaxes(x, axis, -2) for key, x in arrays.items() if any(x is y for y in last.values())}
+        return ({**case, "heads": case["dims"]["Lq"]} if axis == -3 else case), arrays | turn
+
+    def scores(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+        return go(*turned(case, arrays, "qk"))
+
+    def contexts(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+        right = np.swapaxes(go(*turned(case, arrays, "v"))["contexts"], axis, -2)
+        return {"contexts": right, "concat": merge_heads(right)}
+
+    return {"scores": scores, "contexts": contexts}
+
+
+def _bare(case: dict) -> bool:
+    others = {"keep", "bias", "sinks", "dropped"} & set(case["shapes"])
+    return scaled(case) and as_long(case) and bool(case["arrays"]["contexts"]) and not others
+
+
+enter_all(
+    "attention_across_heads",
+    "the heads of one token attending each other",
+    "Queries, keys and values are [batch, heads, tokens, width]; swap the middle axes before the product.",
+    lambda case: _bare(case) and heads(case) and case["heads"] == case["kv_heads"],
+    _across(-3),
+)
+enter_all(
+    "attention_across_batch",
+    "the samples of the batch attending each other, token by token",
+    "The module takes tokens first (or batch first); swap the axes, or say which one it is (batch_first).",
+    lambda case: _bare(case) and "B" in case["dims"],
+    _across(-4),
+)
+
+
 # Weights
 
 
