@@ -4,7 +4,8 @@ import csv
 import io
 import xml.etree.ElementTree as ElementTree
 
-from matrix import patterns, picture, table, verdicts
+from matrix import SHORT, patterns, picture, table, verdicts
+from referee.bounds import CONTRACTS
 
 NAMES = ("torch.mha", "torch.sdpa", "torch.flash", "torch.flex", "torch.manual", "onnx.reference", "onnxruntime.cpu", "jax.nn")
 
@@ -26,6 +27,13 @@ ROW = comparison(
     onnx_reference={"verdict": "not installed"},
 )
 FOUND = verdicts([ALIKE, ROW, {**ROW, "case": "row_again"}], {"torch": "2.0", "jax": "0.1", "numpy": "1"})
+
+
+def test_every_contract_has_a_sign():
+    """What the comparisons say of half precisions: one of the named contracts, or that none holds."""
+    for contract in (*CONTRACTS, "none"):
+        half = comparison("half", "float16", jax_nn={"verdict": "pass", "contract": contract}, torch_mha={"verdict": "unsupported"})
+        assert f"✓ {SHORT[contract]}" in picture(verdicts([half], {}))
 
 
 def test_facts():

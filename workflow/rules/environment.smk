@@ -3,7 +3,7 @@
 It is written anew when a package, one of the variables or the state of git changes.
 """
 
-from environment_facts import git_state, installed, variables
+from environment_facts import digest, git_state, installed, variables
 
 
 rule environment:
@@ -17,7 +17,7 @@ rule environment:
     conda:
         "../../envs/attention.yaml"
     params:
-        installed=installed(),
+        installed=digest(installed()),
         variables=variables(),
         git=git_state(Path()),
     script:

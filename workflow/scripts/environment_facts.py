@@ -37,6 +37,11 @@ def installed() -> list[str]:
     return [f"python-{platform.python_version()}", *sorted(metadata)]
 
 
+def digest(words: list[str]) -> str:
+    """The first digits of the SHA-256 of `words`; Snakemake prints them as the reason for a run, where all packages would fill a page."""
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:12]
+
+
 def variables() -> list[str]:
     """The VARIABLES that are set, as NAME=value."""
     return [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ]

@@ -14,7 +14,16 @@ LOOKS = {  # colour and sign of each verdict
     "not installed": ("#ffffff", ""),
 }
 WORDS = {"zero": "0", "nan": "NaN", "uniform": "mean of V", "other": "other"}
-SHORT = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+SHORT = {  # dtypes and contracts
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32 accumulation": "f32 sums",
+    "weights stored in half": "half weights",
+    "scores and weights stored in half": "half scores",
+    "none": "no contract",
+}
 ROW, WIDE, LABEL, HEAD, MARGIN = 18, 116, 280, 44, 12  # pixels: height of a row, width of a column and of the labels, height of a head
 
 
@@ -86,15 +95,13 @@ def picture(found: dict) -> str:
             colour, sign = LOOKS[cell["verdict"]]
             contract = cell.get("contract", cases[0]["dtype"])
             sign += f" {SHORT[contract]}" if cell["verdict"] == "pass" and contract != cases[0]["dtype"] else ""
-            parts += [
-                _box(i, y, colour, f"{name}: {cell['verdict']}{', ' * bool(cell.get('reason'))}{cell.get('reason', '')}"),
-                _sign(i, y, sign),
-            ]
+            tip = ", ".join(cell[key] for key in ("verdict", "contract", "reason") if key in cell)
+            parts += [_box(i, y, colour, f"{name}: {tip}"), _sign(i, y, sign)]
         y += ROW
     y += ROW
     for i, (word, (colour, sign)) in enumerate(LOOKS.items()):
         parts += [_box(i, y, colour, word), _sign(i, y, f"{sign} {word}".strip())]
-    parts.append(_text(MARGIN, y + 13, "✓ f32: passes in float32, all it has. Why: tooltip, CSV", middle=False, grey=True))
+    parts.append(_text(MARGIN, y + 13, "✓ f32: passes in f32. More in the tooltips", middle=False, grey=True))
     width, height = _left(len(names)) + MARGIN, y + ROW + MARGIN
     start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     return "\n".join([f'{start} font-family="DejaVu Sans, sans-serif" font-size="11">', _background(), *parts, "</svg>"]) + "\n"
