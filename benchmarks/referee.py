@@ -6,7 +6,6 @@ Bounds and stages are computed in turns in one process; medians are compared. Th
 `generate.py` makes, submitted as folders of arrays.
 """
 
-import os
 import shutil
 import statistics
 import subprocess
@@ -18,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from cost import ROOT, fresh
 from generate import suite
+from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 
@@ -65,7 +65,8 @@ def main() -> None:
     case = real_size()
     arrays = compute(case)
     exact = centres(case, arrays)
-    times = [(took(lambda: compute(case)), took(lambda: bounds(case, exact, *roundoffs(case)))) for _ in range(ROUNDS)]
+    with threadpool_limits(1):  # as Snakemake has it in each job
+        times = [(took(lambda: compute(case)), took(lambda: bounds(case, exact, *roundoffs(case)))) for _ in range(ROUNDS)]
     ratio = statistics.median(b for _, b in times) / statistics.median(a for a, _ in times)
     truths = statistics.median(took(lambda: truth(case, arrays)) for _ in range(3))
     with tempfile.TemporaryDirectory() as folder:
@@ -77,5 +78,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     main()
