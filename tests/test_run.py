@@ -99,6 +99,15 @@ def test_every_stage_is_compared(built: Path) -> None:
     assert passed["torch.sdpa"] == {"contexts", "concat", "output"}
 
 
+def test_the_exact_numbers_lie_beside_ours(built: Path) -> None:
+    """(exact, radius) of each element: no more than float64 rounds, for the balls are far narrower."""
+    truth, outputs = (built / "results" / "handworked" / stage / "two_heads" for stage in ("truth", "outputs"))
+    ours = np.load(outputs / "output.npy")
+    exact, radius = np.moveaxis(np.load(truth / "output.npy"), -1, 0)
+    assert exact.shape == ours.shape and np.abs(exact - ours).max() < 1e-14
+    assert (radius > 0).all() and (radius <= 2.0**-52 * np.abs(exact)).all()
+
+
 def test_every_json_is_strict(built: Path) -> None:
     paths = list((built / "results").rglob("*.json"))
     assert len(paths) > 60

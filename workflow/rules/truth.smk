@@ -1,6 +1,7 @@
 """The exact numbers, in ball arithmetic, and whether our own stages lie within their bounds of them.
 
-In: a suite's parameters and stages. Out: truth/{case}/{array}.npy, {array}.radius.npy, and truth.json with the errors of ours.
+In: a suite's parameters and stages. Out: truth/{case}/{array}.npy, whose last axis is (exact, radius), and truth.json with
+the errors of ours.
 """
 
 BACKWARD = {

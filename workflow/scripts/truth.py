@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from artifacts import logged, read_arrays, read_suite, write_array, write_json
 from attention.arrays import STAGES
 from compare import compare_arrays, verdict_on
@@ -19,7 +21,6 @@ with logged(snakemake.log[0]):
         allowed = bounds(case, centres(case, ours), *roundoffs(case))
         checked = {}
         for name, (exact, radius) in truth(case, ours).items():
-            write_array(output / case["name"] / f"{name}.npy", exact)
-            write_array(output / case["name"] / f"{name}.radius.npy", radius)
+            write_array(output / case["name"] / f"{name}.npy", np.stack([exact, radius], axis=-1))
             checked[name] = compare_arrays(exact, ours[name], allowed[name] + radius)
         write_json(output / case["name"] / "truth.json", verdict_on(checked))
