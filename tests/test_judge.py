@@ -408,7 +408,7 @@ def test_judge_examples_in_python(project: Path):
     assert (case["verdict"], case["first_wrong_stage"], case["contract"]) == ("wrong", "scores", None)
     assert case["diagnosis"]["mistakes"][0]["name"] == "divided_by_sqrt_d_model"
     page = (project / "results" / "judge" / "attention_wrong" / "verdict.html").read_text("utf-8")
-    assert "sqrt(d_model)" in page and "http" not in page and "<script" not in page
+    assert "What you sent equals: divided by sqrt(d_model)" in page and "http" not in page and "<script" not in page
     done = judge(project, "examples/attention_right.py")
     assert done.returncode == 0, done.stderr
     assert {case["verdict"] for case in read(project, "attention_right").values()} == {"right"}
