@@ -13,6 +13,7 @@ from contextlib import contextmanager, redirect_stderr
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -26,10 +27,18 @@ ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 def write_bytes(path: Path, write: Callable) -> None:
     """Let `write(file)` fill `path`, which appears whole or not at all."""
     temporary = f"{path}.part"
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(temporary, "wb") as file:
+    with _created(temporary) as file:
         write(file)
     os.replace(temporary, path)
+
+
+def _created(path: str) -> BinaryIO:
+    """A new file, open for writing; its folder is made where it is missing, which to ask each time costs as much as a small file."""
+    try:
+        return open(path, "wb")
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return open(path, "wb")
 
 
 def write_text(path: Path, text: str) -> None:
