@@ -134,6 +134,16 @@ def read_suite(parameters: str) -> tuple[dict, list[dict]]:
     return suite, [read_json(Path(parameters) / name / "case.json") for name in suite["cases"]]
 
 
+def read_cases(inputs) -> Iterator[tuple[dict, dict[str, np.ndarray]]]:
+    """Each resolved case of a suite and its arrays of all stages that are named among the `inputs` of a rule (snakemake.input)."""
+    folders = [Path(folder) for name, folder in inputs.items() if name in STAGES and folder]
+    for case in read_suite(inputs.parameters)[1]:
+        arrays: dict[str, np.ndarray] = {}
+        for folder in folders:
+            arrays |= read_arrays(folder / case["name"])
+        yield case, arrays
+
+
 @contextmanager
 def logged(path: str) -> Iterator[None]:
     """Everything that is said on stderr, and the traceback if there is one, goes to the rule's log."""
@@ -150,13 +160,9 @@ def logged(path: str) -> Iterator[None]:
 def run_stage(snakemake, compute: Callable[[dict, dict], dict]) -> None:
     """One stage of one suite: for every case read the arrays of the stages named as inputs, compute, write."""
     with logged(snakemake.log[0]):
-        folders = [Path(folder) for name, folder in snakemake.input.items() if name in STAGES]
         output = Path(snakemake.output[0])
         output.mkdir(parents=True, exist_ok=True)
-        for case in read_suite(snakemake.input.parameters)[1]:
-            arrays = {}
-            for folder in folders:
-                arrays |= read_arrays(folder / case["name"])
+        for case, arrays in read_cases(snakemake.input):
             try:
                 made = compute(case, arrays)
             except ValueError as error:  # what the case itself forbids

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from artifacts import logged, read_arrays, read_json, read_suite, write_json
+from artifacts import logged, read_arrays, read_cases, read_json, write_json
 from attention.arrays import STAGES
 from compare import check_claim
 from conventions import Ours, compared, empty_row
@@ -13,15 +13,11 @@ NOT_INSTALLED = {"verdict": "not installed", **NOTHING}
 
 with logged(snakemake.log[0]):
     given = dict(snakemake.input.items())
-    stages = [Path(folder) for name, folder in given.items() if name in STAGES]
     output = Path(snakemake.output[0])
     output.mkdir(parents=True, exist_ok=True)
     references = {f"{lib}.{name}": Path(given[lib]) / name for lib in LIBRARIES if lib in given for name in LIBRARIES[lib]}
     said = {reference: read_json(folder / "said.json") for reference, folder in references.items()}
-    for case in read_suite(snakemake.input.parameters)[1]:
-        arrays = {}
-        for stage in stages:
-            arrays |= read_arrays(stage / case["name"])
+    for case, arrays in read_cases(snakemake.input):
         ours = Ours(case, arrays, snakemake.params.gates)
         results = {"truth": read_json(Path(given["truth"]) / case["name"] / "truth.json")} if "truth" in given else {}
         for reference, folder in references.items():

@@ -4,20 +4,15 @@ from pathlib import Path
 
 import numpy as np
 
-from artifacts import logged, read_arrays, read_suite, write_array, write_json
-from attention.arrays import STAGES
+from artifacts import logged, read_cases, write_array, write_json
 from compare import compare_arrays, verdict_on
 from referee.bounds import bounds, centres, roundoffs
 from referee.truth import truth
 
 with logged(snakemake.log[0]):
-    stages = [Path(folder) for name, folder in snakemake.input.items() if name in STAGES]
     output = Path(snakemake.output[0])
     output.mkdir(parents=True, exist_ok=True)
-    for case in read_suite(snakemake.input.parameters)[1]:
-        ours = {}
-        for stage in stages:
-            ours |= read_arrays(stage / case["name"])
+    for case, ours in read_cases(snakemake.input):
         allowed = bounds(case, centres(case, ours), *roundoffs(case))
         checked = {}
         for name, (exact, radius) in truth(case, ours).items():
