@@ -126,6 +126,15 @@ def test_each_verdict_over_the_suites(name):
                 assert result["verdict"] in ("pass", "convention"), (case["name"], result["first_divergence"])
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_jax_in_half_precision_in_shapes_that_do_not_compile(dtype):
+    drawn = {f"{name}_heads": {"normal": {"seed": i}} for i, name in enumerate("qkv")}
+    case, ours, theirs = answer(
+        "jax_nn", {"heads": 8, "sizes": {"Lq": 32, "Lk": 32, "d_k": 1, "d_v": 1}, "dtype": dtype, "parameters": drawn}
+    )
+    assert compared(Ours(case, ours, GATES), theirs, adapter("jax_nn").convention(case))["verdict"] in ("pass", "convention")
+
+
 def test_torch_is_always_there(monkeypatch):
     monkeypatch.setattr(references, "find_spec", lambda package: None)
     assert references.present() == ["torch"]

@@ -22,6 +22,7 @@ SHORT = {  # dtypes and contracts
     "float32 accumulation": "f32 sums",
     "weights stored in half": "half weights",
     "scores and weights stored in half": "half scores",
+    "queries and keys scaled in half": "half q, k",
     "none": "no contract",
 }
 ROW, WIDE, LABEL, HEAD, MARGIN = 18, 116, 280, 44, 12  # pixels: height of a row, width of a column and of the labels, height of a head

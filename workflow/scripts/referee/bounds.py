@@ -33,10 +33,12 @@ EXP = 8  # an exponential is right within 4 units in the last place, 8 u
 
 INNER = {"weights": {"weights", "dropped"}, "scores": {"qk", "scaled", "capped", "bias", "masked"}}
 OUTER = {name for name, array in CATALOGUE.items() if array.stage != "parameters"} - INNER["weights"] - INNER["scores"]
+PRESCALED = "Q sqrt(s)"  # what some make of queries and keys before the product; no array of ours
 CONTRACTS = {  # which arrays are rounded to half precision, the strictest first; all sums and exponentials are float32
     "float32 accumulation": OUTER,
     "weights stored in half": OUTER | INNER["weights"],
     "scores and weights stored in half": OUTER | INNER["weights"] | INNER["scores"],
+    "queries and keys scaled in half": OUTER | INNER["weights"] | INNER["scores"] | {PRESCALED},
 }
 
 
@@ -259,11 +261,16 @@ def transposed(x: np.ndarray | None) -> np.ndarray | None:
     return None if x is None else np.swapaxes(x, -1, -2)
 
 
-def products(of: Errors) -> None:
-    """Q K^T: E_Q M_K^T + M_Q E_K^T + gamma_d M_Q M_K^T."""
+def products(of: Errors) -> np.ndarray:
+    """Q K^T: E_Q M_K^T + M_Q E_K^T + gamma_d M_Q M_K^T. Returned is the error of (Q sqrt(s)) (K sqrt(s))^T over |s|, which rounds every
+    element of Q and of K once more: gamma_2 M_Q M_K^T more, and not a part of the result, for its terms may cancel."""
     (eq, mq), (ek, mk) = latest_error(of, "q"), latest_error(of, "k")
-    g = gamma(terms(mq.shape[-1], of, "qk"), of.u)
-    of.settle("qk", product(eq, mq, transposed(ek), transposed(mk), g))
+    n, stored = terms(mq.shape[-1], of, "qk"), of.unit(PRESCALED)
+    error = product(eq, mq, transposed(ek), transposed(mk), gamma(n, of.u))
+    of.settle("qk", error)
+    if stored == of.u:  # gamma_2 is then at most this part of gamma_n, and need not be multiplied out
+        return of.of("qk") * (gamma(n + 2, of.u) / gamma(n, of.u) if (n + 2) * of.u < 1 else math.inf)
+    return of.of("qk") + gamma(2, stored) * (mq @ transposed(mk))
 
 
 def added(of: Errors) -> tuple[np.ndarray, np.ndarray, int]:
@@ -286,15 +293,15 @@ def added(of: Errors) -> tuple[np.ndarray, np.ndarray, int]:
 
 
 def score_all(of: Errors) -> None:
-    """The stage in its order. Scale: |s| E + 6 u |scaled|, where six roundings cover sqrt(s) on both sides. Softcap c tanh(x/c): the slope
-    is at most 1, and a relative error of x/c is at most the same of tanh; 10 roundings with 4 ulp for tanh. Bias: n terms and the score
-    are added in any order, within gamma_n of the sum of all sizes. Mask: what is blocked becomes the fill, a number of the dtype, exactly.
+    """The stage in its order. Scale: |s| E + 6 u |scaled|, with E from `products`; six roundings cover what comes of sqrt(s) itself.
+    Softcap c tanh(x/c): the slope is at most 1, and a relative error of x/c is at most the same of tanh; 10 roundings with 4 ulp for tanh.
+    Bias: n terms and the score are added in any order, within gamma_n of the sum of all sizes. Mask: what is blocked becomes the fill, a
+    number of the dtype, exactly.
     """
     case, a = of.case, of.centre
     last = "scaled"
     if "scaled" not in case["arrays"]["parameters"]:
-        products(of)
-        of.settle("scaled", abs(case["scale_factor"]) * of.of("qk"), 6)
+        of.settle("scaled", abs(case["scale_factor"]) * products(of), 6)
     if case["softcap"]:
         of.settle("capped", of.of("scaled"), 10)
         last = "capped"
@@ -603,7 +610,7 @@ BOUNDS = dict(zip(STAGES[1:], (project_all, score_all, weigh_all, context_all, o
 
 def _errors(case: dict, arrays: dict[str, np.ndarray], u: float, u_kept: float | dict[str, float] | None) -> Errors:
     centre = {name: value if name in BOOLEAN else np.asarray(value, dtype=np.float64) for name, value in arrays.items()}
-    kept = u_kept if isinstance(u_kept, dict) else {} if u_kept is None else dict.fromkeys(CATALOGUE, u_kept)
+    kept = u_kept if isinstance(u_kept, dict) else {} if u_kept is None else dict.fromkeys((*CATALOGUE, PRESCALED), u_kept)
     return Errors(case, centre, u, kept)
 
 

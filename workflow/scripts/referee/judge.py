@@ -14,7 +14,7 @@ from attention.masks import fill_value
 from attention.precision import bfloat16
 from attention.projections import latest
 from compare import spelled
-from referee.bounds import BOUNDS, CONTRACTS, UNIT, Errors, contract, finish, roundoffs
+from referee.bounds import BOUNDS, CONTRACTS, PRESCALED, UNIT, Errors, contract, finish, roundoffs
 from referee.chain import STAGE, Arrays, fill
 from referee.diagnosis import Diagnoser
 
@@ -43,7 +43,7 @@ def arithmetics(case: dict, given: Arrays) -> list[Arithmetic]:
     dtypes = {case["dtype"], *shown}
     for dtype in [dtype for dtype in ("float16", "bfloat16") if dtype in dtypes]:
         found += [Arithmetic(f"{name} ({dtype})", UNIT["float32"], contract(name, dtype), dtype) for name in CONTRACTS]
-        found.append(Arithmetic(dtype, UNIT[dtype], dict.fromkeys(CATALOGUE, UNIT[dtype]), dtype))
+        found.append(Arithmetic(dtype, UNIT[dtype], dict.fromkeys((*CATALOGUE, PRESCALED), UNIT[dtype]), dtype))
     u, kept = roundoffs(case)
     if u > UNIT["float32"] and u > kept:
         found.append(Arithmetic("as the case names it", u, dict.fromkeys(CATALOGUE, kept), case["dtype"]))
