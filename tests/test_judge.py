@@ -41,6 +41,44 @@ def own(case: dict, dtype: str | None = None) -> tuple[dict, dict]:
     return given, {name: array for name, array in made.items() if name not in case["arrays"]["parameters"]}
 
 
+def blocked_rows(case: dict) -> dict:
+    """The arrays of a case in float64, and among its rows those that see no key."""
+    given, sent = own(case, "float64")
+    return given, sent, ~sent["keep"].any(axis=-1)
+
+
+FILLED = [case for case in CASES if case["name"] in ("fill_finfo_min", "fill_finfo_min_float32", "fill_finfo_min_float16", "fill_1e9")]
+
+
+@quiet
+def test_products_in_float32_of_arrays_in_float64():
+    """The arrays are rounded on their way into each product, and what comes out is kept in float64."""
+    for case in [case for case in CASES if case["suite"] in ("handworked", "heads", "cache") and case["dtype"] == "float64"]:
+        given, sent = own({**case, "precision": {"accumulate": "float32", "softmax": "float64"}})
+        assert judge_case(case, given, sent)["contract"] == "float32", case["name"]
+
+
+@quiet
+@pytest.mark.parametrize("case", FILLED, ids=lambda case: case["name"])
+@pytest.mark.parametrize("slip", ["zero", "first key"])
+def test_a_row_that_sees_no_key_is_judged_where_the_fill_is_finite(case: dict, slip: str):
+    """The fill is that of the arithmetic that is tried, so float32 does not overflow at the lowest number of float64."""
+    given, sent, empty = blocked_rows(case)
+    weights = np.where(empty[..., None], np.arange(sent["weights"].shape[-1]) == (0 if slip == "first key" else -1), sent["weights"])
+    made = {"weights": weights, **contexts.stage(case, sent | given | {"weights": weights})}
+    made |= outputs.stage(case, given | made)
+    assert empty.any()
+    for part in (("output",), ("weights", "output")):
+        assert judge_case(case, given, {name: made[name] for name in part})["verdict"] == "wrong"
+
+
+@quiet
+@pytest.mark.parametrize("case", FILLED[:2] + FILLED[-1:], ids=lambda case: case["name"])
+def test_what_is_only_saved_in_half_keeps_the_fill_of_its_arithmetic(case: dict):
+    given, sent = own(case, "float64")
+    assert judge_case(case, given, {"output": sent["output"].astype(np.float16)})["contract"] == "float32 accumulation (float16)"
+
+
 # What is right is right
 
 

@@ -14,7 +14,7 @@ from attention.masks import fill_value
 from attention.precision import bfloat16
 from attention.projections import latest
 from compare import spelled
-from referee.bounds import BOUNDS, CONTRACTS, PRESCALED, UNIT, Errors, contract, finish, roundoffs
+from referee.bounds import BOUNDS, CONTRACTS, OUTER, PRESCALED, UNIT, Errors, contract, finish, roundoffs
 from referee.chain import STAGE, Arrays, fill
 from referee.diagnosis import Diagnoser
 
@@ -39,7 +39,8 @@ def arithmetics(case: dict, given: Arrays) -> list[Arithmetic]:
     found = []
     if not shown & {"float16", "bfloat16"}:
         found = [Arithmetic("float64", OURS, {}, "float64")] * ("float32" not in shown)
-        found.append(Arithmetic("float32", UNIT["float32"], {}, "float32"))
+        products = OUTER | {"qk"} if "float64" in shown else ()  # arrays in float64 are rounded on their way into a product
+        found.append(Arithmetic("float32", UNIT["float32"], dict.fromkeys(products, OURS), "float32"))
     dtypes = {case["dtype"], *shown}
     for dtype in [dtype for dtype in ("float16", "bfloat16") if dtype in dtypes]:
         found += [Arithmetic(f"{name} ({dtype})", UNIT["float32"], contract(name, dtype), dtype) for name in CONTRACTS]
@@ -50,20 +51,24 @@ def arithmetics(case: dict, given: Arrays) -> list[Arithmetic]:
     return found
 
 
-def blocked_score(case: dict, given: Arrays) -> float:
-    """What takes the place of a blocked score, in the dtype whose value was sent if there is one, else in the widest that was sent."""
-    dtypes = [array.dtype for array in ([given["masked"]] if "masked" in given else given.values()) if array.dtype != bool]
-    widest = max(dtypes, key=lambda dtype: dtype.itemsize, default=np.dtype(case["dtype"]))
+def blocked_score(case: dict, given: Arrays, how: Arithmetic) -> float:
+    """What takes the place of a blocked score: in the dtype of `masked` if that was sent, else in the one that scores have in `how`.
+
+    That is a half precision where `how` stores scores so, and where the case itself is in it.
+    """
+    half = how.dtype == case["dtype"] or max(how.u, how.kept.get("masked", how.u)) > UNIT["float32"]
+    dtypes = [how.dtype if half else "float32" if how.u > OURS else "float64"]
+    if "masked" in given:
+        dtypes = [given["masked"].dtype, case["dtype"], "float32", *dtypes]
     with np.errstate(over="ignore"):
-        fills = [float(np.asarray(fill_value(case["mask"]["fill"], np.dtype(d))).astype(d)) for d in (widest, case["dtype"], np.float32)]
-    sent = given["masked"].astype(np.float64) if "masked" in given else np.zeros(0)
-    return next((fill for fill in fills if (sent == fill).any()), fills[0])
+        fills = [float(np.asarray(fill_value(case["mask"]["fill"], np.dtype(dtype))).astype(dtype)) for dtype in dtypes]
+    return next((fill for fill in fills if "masked" in given and (given["masked"].astype(np.float64) == fill).any()), fills[0])
 
 
-def in_float64(case: dict, given: Arrays) -> dict:
-    """The case with float64 in every stage; what takes the place of a blocked score is as the dtype of what was sent has it."""
+def in_float64(case: dict, given: Arrays, how: Arithmetic) -> dict:
+    """The case with float64 in every stage; what takes the place of a blocked score is as `blocked_score` says."""
     empty = {"error": "nan"}.get(case["mask"]["empty_row"], case["mask"]["empty_row"])  # the judge does not stop at somebody's empty row
-    mask = case["mask"] | {"fill": blocked_score(case, given), "empty_row": empty}
+    mask = case["mask"] | {"fill": blocked_score(case, given, how), "empty_row": empty}
     return case | {"dtype": "float64", "precision": {"accumulate": "float64", "softmax": "float64"}, "mask": mask}
 
 
@@ -193,13 +198,15 @@ def judge_case(case: dict, parameters: Arrays, sent: Arrays, diagnoser: Diagnose
     contract is the strictest arithmetic in which all is right, first_wrong_stage a stage or a range of stages.
     """
     given, parameters = widened(sent), widened(parameters)
-    wide = in_float64(case, sent)
-    chain = Chain(wide, parameters, given)
-    rounded: dict[str, Chain] = {}
+    chains: dict[tuple[float, str], Chain] = {}  # by what takes the place of a blocked score, and by what parameters are rounded to
     for how in arithmetics(case, sent):
-        if how.dtype != "float64" and how.dtype not in rounded:
-            rounded[how.dtype] = Chain(wide, _rounded(parameters, how.dtype), given)
-        allowed = distances(wide, chain, rounded.get(how.dtype), how, sent)
+        wide = in_float64(case, sent, how)
+        fill = wide["mask"]["fill"]
+        for dtype in {"float64", how.dtype}:
+            if (fill, dtype) not in chains:
+                chains[fill, dtype] = Chain(wide, _rounded(parameters, dtype), given)
+        chain, rounded = chains[fill, "float64"], chains[fill, how.dtype] if how.dtype != "float64" else None
+        allowed = distances(wide, chain, rounded, how, sent)
         wrong = [name for name in CATALOGUE if name in given and _is_wrong(given[name], chain.expected[name], allowed[name])]
         if not wrong:
             return _verdict("right", how.name, stages=_stages(case, given, [], {}))
