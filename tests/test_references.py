@@ -29,6 +29,7 @@ MASKED = {
 
 
 def adapter(name: str):
+    """The module of an optional reference; the test is skipped where its package is missing."""
     for package in packages(OPTIONAL[name]):
         pytest.importorskip(package, reason=f"{package} is optional; pip install -r envs/requirements-references.txt")
     return importlib.import_module(f"references.{name}")
@@ -152,7 +153,7 @@ def test_a_missing_package_is_not_installed(project: Path, where):
     for suite in (project / "config" / "suites").glob("*.yaml"):
         suite.unlink()
     (project / "config" / "suites" / "tiny.yaml").write_text(json.dumps(tiny), "utf-8")
-    done = run(project, "results/conformance.svg", env={"PYTHONPATH": str(project / "workflow" / "scripts")})
+    done = run(project, "results/conformance.svg", "results/tiny/comparison", env={"PYTHONPATH": str(project / "workflow" / "scripts")})
     assert done.returncode == 0, done.stderr
     found = json.loads((project / "results" / "tiny" / "comparison" / "only.json").read_text("utf-8"))
     for name in [f"{library}.{member}" for library in LIBRARIES if library != "torch" for member in LIBRARIES[library]]:

@@ -83,7 +83,7 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
         "look": raw.get("look", ""),
         "begins_at": begins_at,
         "dtype": dtype,
-        "precision": _precision(dtype) | raw.get("precision", {}),
+        "precision": usual_precision(dtype) | raw.get("precision", {}),
         "heads": dims["H"],
         "kv_heads": dims["H_kv"],
         "scale": scale,
@@ -232,8 +232,8 @@ def _documents(mask: dict) -> dict:
     return mask
 
 
-def _precision(dtype: str) -> dict[str, str]:
-    """float32 inside for the half precisions, the case's own dtype else."""
+def usual_precision(dtype: str) -> dict[str, str]:
+    """{accumulate, softmax} where a case names neither: float32 for the half precisions, its own dtype else."""
     inner = "float32" if ITEMSIZE[dtype] == 2 else dtype
     return {"accumulate": inner, "softmax": inner}
 

@@ -6,8 +6,11 @@ from artifacts import logged, read_json, write_json, write_text
 from matrix import picture, table, verdicts
 
 with logged(snakemake.log[0]):
-    paths = [path for folder in snakemake.input.comparisons for path in sorted(Path(folder).glob("*.json"))]
-    found = verdicts([read_json(path) for path in paths], read_json(snakemake.input.environment)["packages"])
+    cells: dict[str, dict] = {suite: {} for suite in snakemake.params.suites}
+    for path in map(Path, snakemake.input.cells):
+        for case, found in read_json(path).items():
+            cells[path.parts[-3]].setdefault(case, {}).update(found)
+    found = verdicts(cells, read_json(snakemake.input.environment)["packages"])
     write_json(Path(snakemake.output.json), found)
     write_text(Path(snakemake.output.csv), table(found))
     write_text(Path(snakemake.output.svg), picture(found))

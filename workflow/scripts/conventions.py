@@ -5,6 +5,7 @@ import numpy as np
 from attention.projections import latest
 from attention.scores import repeat_heads
 from attention.whole import from_parameters
+from cases import usual_precision
 from compare import compare_case, gates_of
 from referee.bounds import strictest
 
@@ -19,24 +20,29 @@ class Ours:
         self.case, self.arrays, self.gates = case, arrays, gates
         self._known: dict[tuple, tuple[dict, Arrays, dict]] = {}
 
-    def parameters(self, dtype: str) -> Arrays:
-        """The parameters, rounded to `dtype`."""
-        given = {name: self.arrays[name] for name in self.case["arrays"]["parameters"]}
-        return given if dtype == self.case["dtype"] else {n: x if x.dtype == bool else x.astype(dtype) for n, x in given.items()}
-
     def under(self, dtype: str, convention: str | None = None) -> tuple[dict, Arrays, dict]:
         """(case, arrays, largest differences that pass) in `dtype`, and under `convention`, `option: choice` of the mask."""
         if (dtype, convention) not in self._known:
             case, arrays = self.case, self.arrays
-            if dtype != case["dtype"]:
-                case = {**case, "dtype": dtype, "precision": {"accumulate": dtype, "softmax": dtype}}
             if convention:
                 option, choice = convention.split(": ")
                 case = {**case, "mask": {**case["mask"], option: choice}}
-            if case is not self.case:
-                arrays = from_parameters(case, self.parameters(dtype))
+            if dtype != case["dtype"] or convention:
+                case, parameters = recast(case, arrays, dtype)
+                arrays = from_parameters(case, parameters)
             self._known[dtype, convention] = case, arrays, gates_of(case, arrays, self.gates)
         return self._known[dtype, convention]
+
+
+def recast(case: dict, arrays: Arrays, dtype: str) -> tuple[dict, Arrays]:
+    """The case and its parameters in another dtype, with the precision that is usual for it; in its own dtype as they are."""
+    given = {name: arrays[name] for name in case["arrays"]["parameters"]}
+    if dtype == case["dtype"]:
+        return case, given
+    with np.errstate(over="ignore"):
+        cast = {name: array if array.dtype == bool else array.astype(dtype) for name, array in given.items()}
+    lost = [name for name, array in cast.items() if not np.array_equal(np.isfinite(array), np.isfinite(given[name]))]
+    return {**case, "dtype": dtype, "precision": usual_precision(dtype), "spelled": sorted({*case["spelled"], *lost})}, cast
 
 
 def arithmetic(case: dict, theirs: Arrays) -> str:
@@ -59,7 +65,7 @@ def compared(ours: Ours, theirs: Arrays, convention: str | None) -> dict:
             result |= {"verdict": "convention", "reason": f"follows {convention}", "first_divergence": None}
     if contract in ("float16", "bfloat16"):  # the strictest of the named contracts that holds for all that they show
         shown = {name: array for name, array in theirs.items() if name in arrays}
-        contract = strictest(case, ours.parameters(contract), shown) or "none"
+        contract = strictest(case, arrays, shown) or "none"
     return {**result, "contract": contract}
 
 

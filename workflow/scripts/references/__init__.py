@@ -9,7 +9,9 @@ the case names another one, as `option: choice` of the mask; a difference is no 
 torch is installed with the project. The others are in envs/requirements-references.txt, and left out where they are missing.
 """
 
+from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 
 LIBRARIES = {
     "torch": ("mha", "sdpa", "flash", "flex", "manual"),
@@ -23,6 +25,16 @@ PACKAGES = {"onnxruntime": ("onnxruntime", "onnx")}  # what a library needs, whe
 def packages(library: str) -> tuple[str, ...]:
     """The packages that the adapters of a library import."""
     return PACKAGES.get(library, (library,))
+
+
+def adapter(library: str, name: str) -> ModuleType | None:
+    """The module of one reference; None where its library is missing here, as it may be in a job whose environment is its own."""
+    try:
+        return import_module(f"references.{library}_{name}")
+    except ModuleNotFoundError as error:
+        if str(error.name).split(".")[0] not in packages(library):
+            raise
+        return None
 
 
 def present() -> list[str]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from attention.masks import combined
 from attention.scores import bias
+from cases import usual_precision
 
 
 def supports(case: dict) -> str | None:
@@ -19,7 +20,7 @@ def supports(case: dict) -> str | None:
         return "has no dropout"
     if case["mask"]["fill"] != "-inf":
         return "chooses what fills blocked scores itself"
-    if case["precision"]["accumulate"] != ("float32" if case["dtype"] in ("float16", "bfloat16") else case["dtype"]):
+    if case["precision"]["accumulate"] != usual_precision(case["dtype"])["accumulate"]:
         return "chooses the precision of sums itself"
     if case["spelled"]:
         return "adds its masks, so that NaN or infinity behind a mask comes through"

@@ -5,6 +5,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from cases import usual_precision
 from references import torch_tools
 from references.torch_tools import finish, numpy, tensor
 
@@ -21,17 +22,11 @@ def supports(case: dict) -> str | None:
         return "draws its own dropout"
     if case["mask"]["fill"] != "-inf":
         return "fills with -inf only"
-    if case["precision"] != torch_precision(case):
+    if case["precision"] != usual_precision(case["dtype"]):
         return "chooses the precision of sums and softmax itself"
     if case["spelled"]:
         return "adds its masks, so that NaN or infinity behind a mask comes through"
     return None
-
-
-def torch_precision(case: dict) -> dict[str, str]:
-    """What torch computes in, inside its kernels."""
-    inner = "float32" if case["dtype"] in ("float16", "bfloat16") else case["dtype"]
-    return {"accumulate": inner, "softmax": inner}
 
 
 def convention(case: dict) -> str | None:

@@ -1,0 +1,43 @@
+"""Rule conformance_suite: every reference of one library on every case of one suite, in each dtype."""
+
+import gc
+from pathlib import Path
+
+from artifacts import logged, read_cases, write_json
+from attention.whole import from_parameters
+from cases import ITEMSIZE, usual_precision
+from conventions import Ours, compared, empty_row, recast
+from references import LIBRARIES, adapter
+
+gc.disable()  # see reference.py
+KEPT = ("verdict", "contract", "reason")
+
+
+def dtypes(case: dict) -> list[str]:
+    """Those to look at: all, but for a case that names a dtype or a precision, which is what it is about."""
+    plain = case["dtype"] == "float64" and case["precision"] == usual_precision("float64")
+    return list(ITEMSIZE) if plain else [case["dtype"]]
+
+
+def cell(module, ours: Ours) -> dict:
+    """{verdict, contract, reason, empty_row} of one reference on one case in one dtype, without what does not apply."""
+    if reason := module.supports(ours.case):
+        return {"verdict": "unsupported", "reason": reason}
+    theirs = module.run(ours.case, {name: ours.arrays[name] for name in ours.case["arrays"]["parameters"]})
+    result, row = compared(ours, theirs, module.convention(ours.case)), empty_row(ours.arrays, theirs)
+    return {key: result[key] for key in KEPT if key in result} | ({"empty_row": row} if row else {})
+
+
+with logged(snakemake.log[0]):  # noqa: F821
+    library = snakemake.wildcards.library  # noqa: F821
+    modules = {f"{library}.{name}": adapter(library, name) for name in LIBRARIES[library]}
+    found: dict = {}
+    for case, arrays in read_cases(snakemake.input):  # noqa: F821
+        cells: dict = {name: {} for name, module in modules.items() if module}
+        for dtype in dtypes(case):
+            other, parameters = recast(case, arrays, dtype)
+            ours = Ours(other, from_parameters(other, parameters), snakemake.params.gates)  # noqa: F821
+            for name in cells:
+                cells[name][dtype] = cell(modules[name], ours)
+        found[case["name"]] = cells
+    write_json(Path(snakemake.output[0]), found)  # noqa: F821
