@@ -15,6 +15,7 @@ from conftest import ROOT, run
 from attention import backward, contexts, outputs, parameters, projections, scores, weights
 from attention.precision import bfloat16
 from attention.whole import compute
+from referee.diagnosis import Diagnoser
 from referee.judge import judge_case, said
 from referee.mistakes import LIBRARY
 from referee.power import by_mistake
@@ -137,6 +138,14 @@ def test_nothing_passes_for_the_fill_of_a_blocked_score(mistake: str, name: str)
     case = SUITES["masks"]["cases"][name]
     sent = by_mistake(case, compute(case), LIBRARY[mistake])
     assert judge_case(case, parameters.stage(case, FOLDER), sent)["first_wrong_stage"] == "scores"
+
+
+def test_two_mistakes_that_were_found_before_are_tried_first():
+    given = parameters.stage(ONE, FOLDER)
+    sent = by_mistake(ONE, compute(ONE), LIBRARY["not_scaled"])["output"] - given["b_o"]
+    diagnoser = Diagnoser(pairs=0, seen=[("not_scaled", "missing_b_o")])
+    found = judge_case(ONE, given, {"output": sent}, diagnoser)["diagnosis"]
+    assert {mistake["name"] for mistake in found["mistakes"]} == {"not_scaled", "missing_b_o"}
 
 
 # Files
