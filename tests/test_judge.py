@@ -439,7 +439,7 @@ def test_judge_example_in_c(project: Path, tmp_path: Path, flags: list[str], wor
 
 
 def test_judge_without_a_submission(project: Path):
-    for path, says in ((None, "which submission?"), ("nowhere", "no such file or folder")):
-        done = judge(project, path) if path else run(project, "judge", "--config", "suites=[handworked]", cores=1)
+    for path, says in ((None, "which submission?"), ("", "which submission?"), ("nowhere", "no such file or folder")):
+        done = run(project, "judge", "--config", "suites=[handworked]", cores=1) if path is None else judge(project, path)
         assert done.returncode != 0
         assert says in done.stderr and "Traceback" not in done.stderr
