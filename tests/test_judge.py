@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from conftest import ROOT, run
 from attention import backward, contexts, outputs, parameters, projections, scores, weights
 from attention.precision import bfloat16
 from attention.whole import compute
+from referee import submissions
+from referee.diagnosis import Diagnoser
 from referee.judge import judge_case, said
 from referee.mistakes import LIBRARY
 from referee.power import by_mistake
@@ -177,6 +180,14 @@ def test_nothing_passes_for_the_fill_of_a_blocked_score(mistake: str, name: str)
     assert judge_case(case, parameters.stage(case, FOLDER), sent)["first_wrong_stage"] == "scores"
 
 
+def test_two_mistakes_that_were_found_before_are_tried_first():
+    given = parameters.stage(ONE, FOLDER)
+    sent = by_mistake(ONE, compute(ONE), LIBRARY["not_scaled"])["output"] - given["b_o"]
+    diagnoser = Diagnoser(pairs=0, seen=[("not_scaled", "missing_b_o")])
+    found = judge_case(ONE, given, {"output": sent}, diagnoser)["diagnosis"]
+    assert {mistake["name"] for mistake in found["mistakes"]} == {"not_scaled", "missing_b_o"}
+
+
 # Files
 
 
@@ -284,7 +295,7 @@ def judged(path: Path, *suites: str) -> dict:
     chosen = {name: SUITES[name] for name in suites or ("handworked",)}
     found = judge_all(*read_submission(path, chosen, FOLDER), chosen)
     assert "Traceback" not in table(found)
-    json.dumps(found, allow_nan=False)
+    json.dumps(found, allow_nan=False, ensure_ascii=False).encode("utf-8")
     return found
 
 
@@ -331,12 +342,65 @@ def test_right_arrays_beside_an_unreadable_one_are_not_called_right(tmp_path: Pa
     assert case["verdict"] == "unreadable" and case["problems"] == ["weights.npy: is empty"]
 
 
-@pytest.mark.parametrize(("name", "says"), [("none", "no such file"), ("text.txt", "neither a folder"), ("empty", "holds no case")])
-def test_no_submission(tmp_path: Path, name: str, says: str):
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("none", "no such file"),
+        ("~nobody_of_this_name/mine", "no such file"),
+        ("text.txt", "neither a folder"),
+        ("text.txt/mine", r"cannot be read \(Not a directory\)"),
+        ("empty", "holds no case"),
+        ("misspelt", "holds no case .*; handworkd: extra, .* did you mean handworked?"),
+        ("mine/handworked", "is the folder of a suite; give the folder above it"),
+    ],
+)
+def test_no_submission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text("")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "misspelt" / "handworkd").mkdir(parents=True)
+    write(tmp_path / "mine", ONE, {"output": compute(ONE)["output"]})
     with pytest.raises(Unreadable, match=says):
-        judged(tmp_path / name)
+        judged(Path(name))
+
+
+def test_folders_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for suite in ("handworked", "heads"):
+        for case in list(SUITES[suite]["cases"].values())[:2]:
+            write(tmp_path / "mine", case, {})
+    shut, names_in = {"heads", "two_heads"}, os.listdir
+
+    def listed(path: Path) -> list[str]:
+        if path.name in shut:
+            raise PermissionError(13, "Permission denied")
+        return names_in(path)
+
+    monkeypatch.setattr(os, "listdir", listed)
+    found = judged(tmp_path / "mine", "handworked", "heads")
+    assert found["cases"]["handworked/two_heads"]["problems"] == ["its folder cannot be read (Permission denied)"]
+    assert found["cases"]["handworked/one_head"]["problems"] == ["no array of the case is in its folder"]
+    assert found["notes"] == ["heads: cannot be read (Permission denied)"]
+    shut.add("mine")
+    with pytest.raises(Unreadable, match=r"cannot be read \(Permission denied\)"):
+        judged(tmp_path / "mine")
+
+
+def test_control_characters_are_escaped(tmp_path: Path):
+    write(tmp_path / "mine", ONE, {"output": compute(ONE)["output"]})
+    for name in ("a\nb\x1b[31m.npy", os.fsdecode(b"\xff.npy")):
+        (tmp_path / "mine" / "handworked" / "two_heads" / name).write_bytes(b"")
+    notes = judged(tmp_path / "mine")["notes"]
+    assert [note.partition(": extra")[0] for note in notes] == [
+        "handworked/two_heads/a\\nb\\x1b[31m.npy",
+        "handworked/two_heads/\\udcff.npy",
+    ]
+    text = "def attention(case):\n    raise ValueError('\\x1b[31mred')\n"
+    assert python(tmp_path, text)["handworked/two_heads"]["problems"] == ["raised ValueError: \\x1b[31mred (line 2 of mine.py)"]
+
+
+def test_a_table_without_rows_has_no_header():
+    cases = {f"heads/{i}": {"verdict": "right"} for i in range(41)}
+    assert table({"cases": cases, "counts": {"right": 41}, "missing": {}, "notes": []}) == "\n41 cases: 41 right\n"
 
 
 def test_safe_name(tmp_path: Path):
@@ -361,11 +425,17 @@ RIGHT = (ROOT / "examples" / "attention_right.py").read_text("utf-8")
         (RIGHT + "\nwhole = attention\ndef attention(case):\n    return whole(case, case['parameters'])['output']\n", "right", ""),
         ("def attention(case, arrays):\n    return arrays['nothing']\n", "failed", "raised KeyError: 'nothing' (line 2 of mine.py)"),
         ("def attention(case, arrays):\n    raise SystemExit(3)\n", "failed", "raised SystemExit: 3"),
+        ("def attention(case, arrays):\n    raise KeyboardInterrupt\n", "failed", "raised KeyboardInterrupt (line 2 of mine.py)"),
         ("def attention(case, arrays):\n    raise NotImplementedError('no time')\n", "unsupported", "no time"),
         ("def attention(case, arrays):\n    return None\n", "not sent", "returned nothing"),
         ("def attention(case, arrays):\n    return [[1], [2, 3]]\n", "failed", "raised ValueError"),
         ("def attention(case, arrays):\n    return {'output': object()}\n", "failed", "Python objects"),
-        ("def attention(case, arrays):\n    return {'../../output': arrays['x']}\n", "unreadable", "no array of the case"),
+        (
+            "def attention(case, arrays):\n    return {'../../output': arrays['x']}\n",
+            "unreadable",
+            "returned no array of the case; it has q, k, v",
+        ),
+        ("def attention(case, arrays):\n    return {}\n", "unreadable", "returned no array of the case; it has q, k, v"),
         ("def attention(case, arrays):\n    return 'text'\n", "unreadable", "should hold real numbers"),
         (
             "import numpy as np\ndef weights(case, arrays):\n    e = np.exp(arrays['masked'])\n    return e / e.sum(-1)[..., None]\n",
@@ -396,10 +466,64 @@ def test_one_stage_of_a_file_is_blamed_alone(tmp_path: Path):
     assert case["diagnosis"]["sentence"].startswith("what you sent equals: no scale")
 
 
+def test_arrays_of_a_python_file_with_other_names_are_noted(tmp_path: Path):
+    text = RIGHT + "\nwhole = attention\ndef attention(case, arrays):\n    o = whole(case, arrays)['output']\n"
+    text += "    return {'output': o, 'Output': o, 'x': o, '../k': o, 3: o, '.q' + 300 * 'q': o}\n"
+    (tmp_path / "mine.py").write_text(text, "utf-8")
+    found = judged(tmp_path / "mine.py")
+    assert found["cases"]["handworked/two_heads"]["verdict"] == "right"
+    output, x, path, number, long = [note for note in found["notes"] if note.startswith("handworked/two_heads/")]
+    assert output == "handworked/two_heads/Output: extra, the case has no such array; did you mean output?"
+    assert x == "handworked/two_heads/x: extra, it is a parameter of the case and ours is used"
+    assert path.startswith("handworked/two_heads/../k: extra, the case has no such array")
+    assert number.startswith("handworked/two_heads/3: extra") and long.startswith("handworked/two_heads/.qqq") and len(long) < 300
+
+
+IN_PLACE = """import numpy as np
+def scores(case, arrays):
+    kept = arrays['q_heads'] @ np.swapaxes(arrays['k_heads'], -1, -2)
+    made = {'qk': kept.copy()}
+    kept *= case['scale_factor']
+    case['scale_factor'] = 0
+    return made | {'scaled': kept, 'masked': kept}
+def weights(case, arrays):
+    s = arrays['masked']
+    s -= s.max(-1, keepdims=True)
+    np.exp(s, out=s)
+    s /= s.sum(-1, keepdims=True)
+    for name, array in [*arrays.items(), *case['parameters'].items()]:
+        if array is not s:
+            array[...] = 0
+    return {'weights': s, 'qk': 0 * s} | case['parameters']
+def outputs(case, arrays):
+    o = arrays['concat']
+    o = o @ arrays['w_o'].T if 'w_o' in arrays else o
+    return o + case['parameters'].get('b_o', 0)
+"""
+
+
+def test_functions_may_work_in_place(tmp_path: Path):
+    assert {case["verdict"] for case in python(tmp_path, IN_PLACE).values()} == {"right"}
+
+
+def test_bfloat16_tensors(tmp_path: Path):
+    pytest.importorskip("torch")
+    text = "import torch\ndef scores(case, arrays):\n    q, k = torch.tensor(arrays['q_heads']), torch.tensor(arrays['k_heads'])\n"
+    text += "    return {'qk': (q @ k.mT).bfloat16()}\n"
+    text += "def weights(case, arrays):\n    return torch.tensor(arrays['masked']).softmax(-1).bfloat16()\n"
+    text += (
+        "def contexts(case, arrays):\n    return {'contexts': torch.tensor(arrays['weights']).double() @ torch.tensor(arrays['v_heads'])}\n"
+    )
+    case = python(tmp_path, text)["handworked/two_heads"]
+    assert case["verdict"] == "right" and case["contract"].endswith("(bfloat16)"), case
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("def attention(case, arrays)\n    pass\n", "raised SyntaxError"),
+        ("def attention(case, arrays)\n    pass\n", "raised SyntaxError: expected ':' (line 1 of mine.py)"),
+        ("raise KeyboardInterrupt\n", "raised KeyboardInterrupt (line 1 of mine.py)"),
+        ("import os\ndef attention(case):\n    os._exit(0)\n", "ended by itself before handworked/two_heads was answered"),
         ("import nothing_of_this_name\n", "raised ModuleNotFoundError: No module named 'nothing_of_this_name' (line 1 of mine.py)"),
         ("x = 1\n", "defines no function attention"),
         ("import os\nos._exit(7)\n", "ended with code 7"),
@@ -411,13 +535,47 @@ def test_python_file_that_is_of_no_use(tmp_path: Path, text: str, says: str):
     assert says in str(found.value)
 
 
-def test_a_crash_leaves_what_came_before(tmp_path: Path):
-    text = RIGHT + "\nimport os\nwhole = attention\ndef attention(case, arrays):\n"
-    text += "    return os._exit(9) if case['name'] == 'one_head' else whole(case, arrays)\n"
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [
+        ("os._exit(9)", "ended with code 9"),
+        ("os._exit(0)", "ended by itself"),
+        ("time.sleep(60)", "took more than 8 seconds and was stopped"),
+    ],
+)
+def test_an_end_leaves_what_came_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, says: str):
+    monkeypatch.setattr(submissions, "SECONDS", 8)
+    text = RIGHT + "\nimport os, time\nwhole, names = attention, []\ndef attention(case, arrays):\n    names.append(case['name'])\n"
+    text += f"    if len(names) == 3:\n        {end}\n    return whole(case, arrays) if len(names) == 1 else names[5]\n"
     (tmp_path / "mine.py").write_text(text, "utf-8")
     found = judged(tmp_path / "mine.py")
-    assert found["cases"]["handworked/two_heads"]["verdict"] == "right"
-    assert "mine.py: ended with code 9" in found["notes"][0]
+    assert {key: case["verdict"] for key, case in found["cases"].items()} == {
+        "handworked/two_heads": "right",
+        "handworked/one_head": "failed",
+    }
+    assert found["cases"]["handworked/one_head"]["problems"][0].startswith("raised IndexError: list index out of range (line ")
+    assert found["notes"] == [f"mine.py: {says} before handworked/without_bias was answered; cases that came before are judged"]
+
+
+def test_a_line_that_was_cut_is_not_read(tmp_path: Path):
+    text = "import os, sys\ndef attention(case):\n    if case['name'] == 'one_head':\n"
+    text += (
+        "        with open(sys.argv[2] + '/told.jsonl', 'a') as file:\n            file.write('[\"handworked/one')\n        os._exit(1)\n"
+    )
+    assert list(python(tmp_path, text)) == ["handworked/two_heads"]
+
+
+def test_a_process_that_is_left_over_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(submissions, "SECONDS", 20)
+    wait = f"import os, time\nfor _ in range(400):\n    os.path.exists({str(tmp_path / 'done')!r}) or time.sleep(0.1)\n"
+    text = f"import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', {wait!r}])\n"
+    (tmp_path / "mine.py").write_text(text + "def attention(case):\n    return None\n", "utf-8")
+    began = time.monotonic()
+    try:
+        judged(tmp_path / "mine.py")
+        assert time.monotonic() - began < 20
+    finally:
+        (tmp_path / "done").touch()
 
 
 def test_a_file_named_like_our_own_modules(tmp_path: Path):
@@ -468,7 +626,7 @@ def test_judge_example_in_c(project: Path, tmp_path: Path, flags: list[str], wor
 
 
 def test_judge_without_a_submission(project: Path):
-    for path, says in ((None, "which submission?"), ("nowhere", "no such file or folder")):
-        done = judge(project, path) if path else run(project, "judge", "--config", "suites=[handworked]", cores=1)
+    for path, says in ((None, "which submission?"), ("", "which submission?"), ("nowhere", "no such file or folder")):
+        done = run(project, "judge", "--config", "suites=[handworked]", cores=1) if path is None else judge(project, path)
         assert done.returncode != 0
         assert says in done.stderr and "Traceback" not in done.stderr

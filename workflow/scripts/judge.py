@@ -8,6 +8,7 @@ from jinja2 import Environment
 from artifacts import logged, write_json, write_text
 from referee.submissions import Unreadable, read_submission
 from referee.verdicts import judge_all, table
+from strict_yaml import printable
 from suites import load_suite
 
 for stream in (sys.stdout, sys.stderr):
@@ -23,7 +24,7 @@ with logged(snakemake.log[0]):
     except Unreadable as error:
         found = str(error)
 if isinstance(found, str):
-    sys.exit(f"Error: submission {path}: {found}")
+    sys.exit(printable(f"Error: submission {path}: {found}"))
 with logged(snakemake.log[0]):
     verdict = judge_all(*found, suites)
     results = Path("results/judge") / found[0].name

@@ -63,7 +63,7 @@ class Problem:
         where = f"{self.file}:{self.line}" if self.line else self.file
         named = [f"case {short(self.case)}"] * bool(self.case) + [short(self.field)] * bool(self.field)
         text = ": ".join([where, *named, self.message])
-        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+        return printable(text)
 
 
 class Problems(Exception):
@@ -239,6 +239,11 @@ def short(value: object) -> str:
     """`value` as text of at most 80 characters."""
     text = str(value)
     return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def printable(text: str) -> str:
+    """`text` with control characters, line ends among them, written as escapes."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def shown(value: Any) -> str:

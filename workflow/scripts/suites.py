@@ -29,7 +29,7 @@ def load_config(path: Path, overrides: dict) -> dict:
     schema = _schema("config")
     data = document.data
     problems = list(document.problems)
-    overrides = _numbers(overrides, schema)
+    overrides = _as_meant(overrides, schema)
     if not isinstance(data, dict):
         problems.append(Problem(document.name, None, None, None, f"{_holds(data)}, should hold a mapping such as `suites: all`"))
         raise Problems(problems)
@@ -50,11 +50,13 @@ def load_config(path: Path, overrides: dict) -> dict:
     return config
 
 
-def _numbers(given: Any, rule: dict) -> Any:
-    """`given` with text read as the number that its schema asks for, since Snakemake makes text of numbers within --config mappings."""
+def _as_meant(given: Any, rule: dict) -> Any:
+    """`given` as its schema asks for it: Snakemake makes text of numbers within --config mappings, and null of an empty text."""
     if isinstance(given, dict):
         known = rule.get("properties", {})
-        return {key: _numbers(value, known.get(key, {})) for key, value in given.items()}
+        return {key: _as_meant(value, known.get(key, {})) for key, value in given.items()}
+    if given is None and rule.get("default") == "":
+        return ""
     if isinstance(given, str) and rule.get("type") in ("number", "integer"):
         return int(given) if INTEGER.match(given) else float(given) if FLOAT.match(given) else given
     return given

@@ -1,7 +1,8 @@
 """Calls the functions of somebody's Python file, case by case, in a process of its own: python caller.py FILE FOLDER.
 
-FOLDER holds cases.json and parameters.npz; written are out/{suite}/{case}/{array}.npy and told.json, {"suite/case": [word, text]} where
-a function raised or returned nothing, and "" if the file itself is of no use.
+FOLDER holds cases.json and parameters.npz. Written are out/{suite}/{case}/{array}.npy and, as soon as a case is done, its line of
+told.jsonl: ["suite/case", word, text, names]. The word is null where arrays were written, names are those of what is no array that the
+case computes. If the file itself is of no use, there is one line, of the case "".
 """
 
 import importlib.util
@@ -9,6 +10,7 @@ import inspect
 import json
 import sys
 import traceback
+from copy import deepcopy
 from pathlib import Path
 from types import ModuleType
 
@@ -18,9 +20,11 @@ COMPUTED = ("projections", "scores", "weights", "contexts", "outputs", "backward
 def told(error: BaseException, file: Path) -> str:
     """An exception in one line, with the last line of the file that it came through."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    text = str(error)
     if isinstance(error, SyntaxError) and error.filename == str(file):
         lines.append(error.lineno)
-    text = (str(error).splitlines() or [""])[0][:200]
+        text = error.msg  # its own text names the line as well
+    text = (text.splitlines() or [""])[0][:200]
     return f"raised {type(error).__name__}{': ' * bool(text)}{text}{f' (line {lines[-1]} of {file.name})' if lines else ''}"
 
 
@@ -34,7 +38,8 @@ def load(file: Path) -> ModuleType:
 
 
 def call(function, case: dict, arrays: dict):
-    """`function(case, arrays)`, or `function(case)` if it takes one argument."""
+    """`function(case, arrays)`, or `function(case)` if it takes one argument; it gets copies, which it may change as it likes."""
+    case, arrays = deepcopy((case, arrays))
     try:
         kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
         both = sum(kind <= inspect.Parameter.VAR_POSITIONAL for kind in kinds) > 1 or inspect.Parameter.VAR_POSITIONAL in kinds
@@ -44,14 +49,19 @@ def call(function, case: dict, arrays: dict):
 
 
 def numbers(value: object):
-    """`value` as a NumPy array, also from a tensor."""
+    """A copy of `value` as a NumPy array, also from a tensor."""
     import numpy as np
 
-    value = value.detach().cpu() if hasattr(value, "detach") else value
+    from attention.precision import bfloat16
+
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        if str(value.dtype) == "torch.bfloat16":  # torch does not make an array of it
+            return value.float().numpy().astype(bfloat16)
     array = np.asarray(value)
     if array.dtype == object:
         raise TypeError("an array is ragged, or holds Python objects")
-    return array
+    return array.copy()
 
 
 def answer(module: ModuleType, case: dict, arrays: dict) -> dict | None:
@@ -59,51 +69,72 @@ def answer(module: ModuleType, case: dict, arrays: dict) -> dict | None:
 
     Stages for which it has no function are ours, computed from what its own functions made.
     """
+    import numpy as np
+
+    from attention.precision import bfloat16
     from referee.chain import fill
 
     if hasattr(module, "attention"):
-        made = call(module.attention, case, dict(arrays))
+        made = call(module.attention, case, arrays)
         if made is None or isinstance(made, dict):
             return made and {name: numbers(value) for name, value in made.items()}
         return {"output": numbers(made)}
     answers, known = {}, dict(arrays)
     last = max(i for i, stage in enumerate(COMPUTED) if hasattr(module, stage))
     for stage in [stage for stage in COMPUTED[: last + 1] if case["arrays"][stage]]:
-        made = {}
         if hasattr(module, stage):
-            made = call(getattr(module, stage), case, dict(known))
+            made = call(getattr(module, stage), case, known)
             if made is not None and not isinstance(made, dict):
                 if len(case["arrays"][stage]) > 1:
                     raise TypeError(f"{stage} should return a dict of arrays by name")
                 made = {case["arrays"][stage][0]: made}
-            made = {name: numbers(value) for name, value in (made or {}).items()}
-            answers |= made
+            answers = {name: numbers(value) for name, value in (made or {}).items()} | answers  # what was answered stays
+        used = {name: array.astype(np.float32) if array.dtype == bfloat16 else array for name, array in answers.items()}
         try:
-            known |= fill(case, stage, known, made) | made
+            known |= fill(case, stage, known, used) | used | arrays
         except (ValueError, IndexError):  # with a shape that is wrong there is no going on
             break
     return answers or None
+
+
+def judgeable(module: ModuleType, case: dict, arrays: dict, file: Path, target: Path) -> tuple[str | None, str, list[str]]:
+    """Write what the file makes of one case to the folder `target`; returns word, text and names as told.jsonl has them."""
+    import numpy as np
+
+    try:
+        with np.errstate(all="ignore"):
+            made = answer(module, case, arrays)
+        if made is None:
+            return "not sent", "returned nothing", []
+        computed = [name for name in case["shapes"] if name not in case["arrays"]["parameters"]]
+        for name in made.keys() & set(computed):
+            np.save(target / f"{name}.npy", made[name], allow_pickle=False)
+        names = [str(name) for name in made if name not in computed]
+        if len(names) == len(made):
+            return "unreadable", f"returned no array of the case; it has {', '.join(computed)}", names
+        return None, "", names
+    except NotImplementedError as error:
+        return "unsupported", (str(error).splitlines() or [""])[0][:200] or "raised NotImplementedError", []
+    except BaseException as error:  # also SystemExit and KeyboardInterrupt
+        return "failed", told(error, file), []
 
 
 def main(file: Path, folder: Path) -> None:
     sys.path[0] = str(Path(__file__).parent.parent)  # our own packages, before anything that lies beside the file
     import numpy as np
 
-    said: dict[str, list[str]] = {}
-
-    def write_said() -> None:
-        (folder / "told.json").write_text(json.dumps(said), "utf-8")
-
     import referee.chain  # noqa: F401  so that no file of the same name beside the submission is taken for it
+
+    def tell(*line) -> None:
+        with open(folder / "told.jsonl", "a", encoding="utf-8") as lines:
+            lines.write(json.dumps(line) + "\n")
 
     try:
         module = load(file)
-    except (Exception, SystemExit) as error:
-        said[""] = ["failed", told(error, file)]
-        return write_said()
+    except BaseException as error:
+        return tell("", "failed", told(error, file), [])
     if not any(callable(getattr(module, name, None)) for name in ("attention", *COMPUTED)):
-        said[""] = ["failed", f"defines no function attention, nor one of {', '.join(COMPUTED)}"]
-        return write_said()
+        return tell("", "failed", f"defines no function attention, nor one of {', '.join(COMPUTED)}", [])
     parameters = np.load(folder / "parameters.npz", allow_pickle=False)
     given: dict[str, dict] = {}
     for key in parameters.files:
@@ -112,24 +143,9 @@ def main(file: Path, folder: Path) -> None:
     for entry in json.loads((folder / "cases.json").read_bytes()):
         case = entry["case"]
         key = f"{case['suite']}/{case['name']}"
-        arrays = given.get(key, {})
-        case["parameters"] = dict(arrays)
-        try:
-            with np.errstate(all="ignore"):
-                made = answer(module, case, arrays)
-            if made is None:
-                said[key] = ["not sent", "returned nothing"]
-                continue
-            target = folder / "out" / key
-            target.mkdir(parents=True, exist_ok=True)
-            for name, array in made.items():
-                if name in case["shapes"]:
-                    np.save(target / f"{name}.npy", array, allow_pickle=False)
-        except NotImplementedError as error:
-            said[key] = ["unsupported", (str(error).splitlines() or [""])[0][:200] or "raised NotImplementedError"]
-        except (Exception, SystemExit) as error:
-            said[key] = ["failed", told(error, file)]
-    write_said()
+        case["parameters"] = given.get(key, {})
+        (folder / "out" / key).mkdir(parents=True)
+        tell(key, *judgeable(module, case, case["parameters"], file, folder / "out" / key))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class Diagnoser:
         found = trial.fitting(singles)
         if not found:
             known = [tuple(LIBRARY[name] for name in names) for names in self.seen]
-            found = trial.fitting([pair for pair in known if set(pair) <= set(trial.candidates)])
+            found = trial.fitting([pair for pair in known if all(mistake in trial.candidates for mistake in pair)])
         if not found:
             pairs = [(a, b) for i, a in enumerate(trial.candidates) for b in trial.candidates[i + 1 :]]
             tried = pairs[: max(self.pairs, 0)]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from artifacts import read_json, write_json
+from artifacts import write_json
 from attention import parameters
 from attention.arrays import BOOLEAN, CATALOGUE
 from attention.precision import bfloat16
@@ -67,9 +67,13 @@ def read_submission(path: Path, suites: dict[str, dict], folder: Path) -> tuple[
 
     suites: loaded, by name. folder: where parameter files lie. Raises Unreadable if nothing at `path` is a submission.
     """
-    path = path.expanduser().resolve()
-    if not path.exists():
-        raise Unreadable("there is no such file or folder")
+    path = Path(os.path.realpath(os.path.expanduser(path)))
+    try:
+        path.stat()
+    except FileNotFoundError:
+        raise Unreadable("there is no such file or folder") from None
+    except OSError as error:
+        raise Unreadable(f"cannot be read ({error.strerror})") from None
     submission = Submission(safe_name(path))
     if path.is_dir():
         _read_folder(path, suites, submission)
@@ -80,8 +84,11 @@ def read_submission(path: Path, suites: dict[str, dict], folder: Path) -> tuple[
     else:
         raise Unreadable("is neither a folder {suite}/{case}/{array}.npy nor a Python file")
     if not submission.cases:
+        if path.name in suites:
+            raise Unreadable("is the folder of a suite; give the folder above it")
         suite, case = next((suite, next(iter(suites[suite]["cases"]))) for suite in suites)
-        raise Unreadable(f"holds no case of this project; expected is for instance {suite}/{case}/output.npy")
+        expected = f"holds no case of this project; expected is for instance {suite}/{case}/output.npy"
+        raise Unreadable("; ".join([expected, *submission.notes[:1]]))
     return submission, made
 
 
@@ -106,33 +113,53 @@ def _read_folder(path: Path, suites: dict, submission: Submission) -> None:
             submission.notes.append(f"{short(suite)}: extra, no suite of this run has this name{did_you_mean(suite, suites)}")
             continue
         cases = suites[suite]["cases"]
-        for name in _listed(path / suite):
+        try:
+            names = _listed(path / suite)
+        except Unreadable as error:
+            submission.notes.append(f"{suite}: {error}")
+            continue
+        for name in names:
             if name not in cases:
                 submission.notes.append(f"{suite}/{short(name)}: extra, the suite has no such case{did_you_mean(name, cases)}")
-            elif (path / suite / name).is_dir():
+            else:
                 submission.cases[suite, name] = _read_case(path / suite / name, cases[name], f"{suite}/{name}", submission.notes)
 
 
 def _listed(path: Path) -> list[str]:
-    """Names in a folder, sorted, but for hidden ones; none if it is no folder."""
-    return sorted(name for name in os.listdir(path) if not name.startswith(".")) if path.is_dir() else []
+    """Names in a folder, sorted, but for hidden ones. Raises Unreadable."""
+    try:
+        return sorted(name for name in os.listdir(path) if not name.startswith("."))
+    except OSError as error:
+        raise Unreadable(f"cannot be read ({error.strerror})") from None
+
+
+def _computed(case: dict) -> list[str]:
+    return [name for name in CATALOGUE if name in case["shapes"] and name not in case["arrays"]["parameters"]]
+
+
+def _extra(name: str, case: dict) -> str:
+    """What is said of an array that the case does not compute."""
+    if name in case["arrays"]["parameters"]:
+        return "extra, it is a parameter of the case and ours is used"
+    return f"extra, the case has no such array{did_you_mean(name, _computed(case))}"
 
 
 def _read_case(path: Path, case: dict, where: str, notes: list[str]) -> Sent:
+    try:
+        files = _listed(path)
+    except Unreadable as error:
+        return Sent(problems=[f"its folder {error}"])
     sent = Sent()
-    known = [name for name in CATALOGUE if name in case["shapes"]]
-    computed = [name for name in known if name not in case["arrays"]["parameters"]]
+    computed = _computed(case)
     seen = set()
-    for file in sorted(_listed(path), key=lambda file: not file.endswith(".npy")):
+    for file in sorted(files, key=lambda file: not file.endswith(".npy")):
         name, ending = os.path.splitext(file)
         if name in seen and ending == ".json":
             notes.append(f"{where}/{file}: extra, {name}.npy is taken")
         elif ending not in (".npy", ".json") or file == "stage.json":
             notes.append(f"{where}/{short(file)}: extra, an array is a .npy or .json file")
-        elif name in known and name not in computed:
-            notes.append(f"{where}/{file}: extra, it is a parameter of the case and ours is used")
         elif name not in computed:
-            notes.append(f"{where}/{short(file)}: extra, the case has no such array{did_you_mean(name, computed)}")
+            notes.append(f"{where}/{short(file)}: {_extra(name, case)}")
         else:
             seen.add(name)
             try:
@@ -222,25 +249,31 @@ def _run_file(path: Path, suites: dict, made: dict[Key, dict[str, np.ndarray]], 
         np.savez(work / "parameters.npz", **dict(_flat(made)))
         command = [sys.executable, str(Path(caller.__file__)), str(path), str(work)]
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=SECONDS)
-            ending = f"ended with code {done.returncode}" if done.returncode else None
+            null = subprocess.DEVNULL  # a pipe would stay open as long as any process that the file starts
+            code = subprocess.run(command, stdin=null, stdout=null, stderr=null, timeout=SECONDS).returncode
+            ending = f"ended with code {code}" if code else "ended by itself"
         except subprocess.TimeoutExpired:
             ending = f"took more than {SECONDS} seconds and was stopped"
-        told = read_json(work / "told.json") if (work / "told.json").is_file() else {}
-        if "" in told:
-            raise Unreadable(told[""][1])
-        if ending:
-            submission.notes.append(f"{path.name}: {ending}; cases that came before are judged")
-        if (work / "out").is_dir():
-            _read_folder(work / "out", suites, submission)
-        for key, (word, text) in told.items():
-            suite, _, case = key.partition("/")
-            sent = submission.cases.setdefault((suite, case), Sent())
-            sent.word = word
-            sent.problems = [text, *(problem for problem in sent.problems if not problem.startswith("no array"))]
-    if not submission.cases and ending:
-        raise Unreadable(ending)
-    submission.cases = {key: submission.cases[key] for key in made if key in submission.cases}
+        for key, word, text, names in _told(work / "told.jsonl"):
+            if not key:
+                raise Unreadable(text)
+            suite, name = key.split("/")
+            case = suites[suite]["cases"][name]
+            submission.notes += [f"{key}/{short(extra)}: {_extra(extra, case)}" for extra in names]
+            submission.cases[suite, name] = (
+                Sent(problems=[text], word=word) if word else _read_case(work / "out" / key, case, key, submission.notes)
+            )
+    unanswered = next((key for key in made if key not in submission.cases), None)
+    if unanswered:
+        ending += f" before {'/'.join(unanswered)} was answered"
+        if not submission.cases:
+            raise Unreadable(ending)
+        submission.notes.append(f"{path.name}: {ending}; cases that came before are judged")
+
+
+def _told(path: Path) -> list[list]:
+    """The lines that `caller` wrote, but for one that was cut when its process ended."""
+    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.is_file() else []
 
 
 def _flat(made: dict[Key, dict[str, np.ndarray]]) -> Iterator[tuple[str, np.ndarray]]:

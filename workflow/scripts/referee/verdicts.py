@@ -7,6 +7,7 @@ import numpy as np
 from referee.diagnosis import Diagnoser
 from referee.judge import judge_case
 from referee.submissions import Key, Sent, Submission
+from strict_yaml import printable
 
 SHOWN = 40  # rows of the table; with more cases it leaves out those that are right or were left out
 QUIET = ("right", "unsupported", "not sent")
@@ -25,7 +26,7 @@ def judge_all(submission: Submission, parameters: dict[Key, dict[str, np.ndarray
         "counts": dict(Counter(verdict["verdict"] for verdict in verdicts.values())),
         "cases": verdicts,
         "missing": {suite: cases for suite, cases in missing.items() if cases},
-        "notes": submission.notes,
+        "notes": [printable(note) for note in submission.notes],
     }
 
 
@@ -35,7 +36,7 @@ def _verdict(case: dict, parameters: dict, sent: Sent, diagnoser: Diagnoser) -> 
     verdict = judge_case(case, parameters, sent.arrays, diagnoser) if sent.arrays else nothing
     if sent.problems and verdict["verdict"] == "right":
         verdict |= {"verdict": sent.word, "contract": None}
-    return verdict | {"problems": sent.problems}
+    return verdict | {"problems": [printable(problem) for problem in sent.problems]}
 
 
 def table(verdict: dict) -> str:
@@ -44,8 +45,8 @@ def table(verdict: dict) -> str:
     shown = {key: case for key, case in cases.items() if len(cases) <= SHOWN or case["verdict"] not in QUIET}
     rows = [["case", "verdict", "says"]] + [[key, case["verdict"], _says(case)] for key, case in list(shown.items())[: 5 * SHOWN]]
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
-    lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}".rstrip() for row in rows]
-    lines.insert(1, f"{'-' * widths[0]}  {'-' * widths[1]}  ----")
+    lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}".rstrip() for row in rows if shown]
+    lines[1:1] = [f"{'-' * widths[0]}  {'-' * widths[1]}  ----"] * bool(shown)
     if len(shown) > 5 * SHOWN:
         lines.append(f"... and {len(shown) - 5 * SHOWN} more")
     counts = ", ".join(f"{count} {word}" for word, count in sorted(verdict["counts"].items()))
