@@ -199,14 +199,15 @@ def _scaling(rotary: dict, fail: Report) -> None:
     known = ["factor", *["original_length"] * bool(limits), *limits]
     for key in [key for key in scaling if key not in ("rule", *known)]:
         fail(("rotary", "scaling", key), f"is not used by {rule}, which has {', '.join(known)}; remove it")
-    if limits and "original_length" not in scaling:
+    if not limits:
+        return
+    if "original_length" not in scaling:
         fail(("rotary", "scaling"), f"original_length is missing; {rule} needs it")
-    if limits:
-        (slow, least), (fast, most) = ((key, scaling.get(key, default)) for key, default in limits.items())
-        if not least < most and slow in scaling:
-            fail(("rotary", "scaling", slow), f"is {least}, should be less than {fast} = {most}")
-        elif not least < most:
-            fail(("rotary", "scaling", fast), f"is {most}, should be more than {slow} = {least}")
+    (slow, least), (fast, most) = ((key, scaling.get(key, default)) for key, default in limits.items())
+    if least >= most and slow in scaling:
+        fail(("rotary", "scaling", slow), f"is {least}, should be less than {fast} = {most}")
+    elif least >= most:
+        fail(("rotary", "scaling", fast), f"is {most}, should be more than {slow} = {least}")
     if rule == "yarn" and rotary.get("base", 10000) <= 1:
         fail(("rotary", "base"), f"is {rotary['base']}, should be more than 1 for yarn")
 
