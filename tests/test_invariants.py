@@ -708,9 +708,11 @@ def test_closed_forms_of_the_softmax():
         ([1.0, 1.0], {"parameters": {"sinks": ["Infinity"]}}, [np.nan, np.nan]),
         (["Infinity", 1.0], {"mask": {"add": [["-Infinity", 0]]}}, [np.nan, np.nan]),
         ([1.0, 1.0], {"mask": {"add": [["Infinity", 0]], "key_add": ["-Infinity", 0]}}, [np.nan, np.nan]),
+        ([-1e308, 1.0], {"mask": {"add": [[-1e308, 0]]}}, [0, 1]),
+        ([1.0, 1.0], {"mask": {"add": [[-1e308, 0]], "key_add": [-1e308, 0]}}, [0, 1]),
         (["-Infinity", "-Infinity"], {"parameters": {"sinks": ["-Infinity"]}}, [0, 0]),
     ],
-    ids=["score", "sink", "score and bias", "two biases", "empty row"],
+    ids=["score", "sink", "score and bias", "two biases", "large score and bias", "large biases", "empty row"],
 )
 def test_infinities_leave_no_warnings_in_the_logs(scores, options, weights):
     exactly(weights_of([scores], **options), [weights])
