@@ -91,6 +91,10 @@ def variant_is(value: str) -> tuple[str, str]:
     return ("variant:\n    extends: base\n    heads: 1\n", f"variant: {value}\n")
 
 
+def scaling_is(options: str, base: float = 10000) -> tuple[str, str]:
+    return base_has(f"rotary: {{pairing: half, base: {base}, scaling: {{{options}}}}}")
+
+
 def claim_is(value: str) -> tuple[str, str]:
     return ('{at: [0], values: ["1.9", "2.0"]}', value)
 
@@ -100,6 +104,10 @@ def renamed(new: str) -> Callable[[Path], None]:
 
 
 BOMB = "".join(f"        - &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))
+
+ODD = "cases:\n  base:\n    rotary: {pairing: half}\n    parameters: {q: [[1, 2, 3]], k: [[1, 2, 3]], v: [[1, 2, 3]]}\n"
+YARN, LLAMA = "rule: yarn, factor: 4, original_length: 8", "rule: llama3, factor: 4, original_length: 8"
+T5 = DRAWN.replace("[x]}", "[x]}\n    t5: {longest: 2, direction: left}\n    parameters: {t5_table: [[1], [2], [3], [4]]}")
 
 SUITES = [
     # keys
@@ -190,6 +198,14 @@ SUITES = [
     Wrong("circle", ("heads: 2", "extends: variant"), 5, "base", "extends", "goes in a circle: base -> variant -> base"),
     Wrong("circle of one", ("extends: base", "extends: variant"), 16, "variant", "extends", "goes in a circle: variant -> variant"),
     Wrong("unknown case", ("extends: base", "extends: bas"), 16, "variant", "extends", "no case bas in this suite; did you mean base?"),
+    Wrong(
+        "no other case",
+        ("  variant:\n    extends: base\n    heads: 1\n", "  variatn:\n    extends: variant\n"),
+        16,
+        "variatn",
+        "extends",
+        "known: base",
+    ),
     Wrong("extends a list", ("extends: base", "extends: [base]"), 16, "variant", "extends", "is a list, should be the name of a case"),
     Wrong("extends null", ("extends: base", "extends: null"), 16, "variant", "extends", "should be the name of a case"),
     # parameters
@@ -228,6 +244,55 @@ SUITES = [
     Wrong("draws nothing", DRAWN.replace("[x]", "[]"), 4, "base", "torch_draws.order", "is empty"),
     Wrong("draws without a seed", DRAWN.replace("seed: 0, ", ""), 4, "base", "torch_draws", "seed is missing"),
     Wrong("draws what is given", base_has("torch_draws: {seed: 0, order: [w_q]}"), 9, "base", "parameters.w_q", "keep one of them"),
+    Wrong(
+        "seed too large",
+        x_is(f"{{normal: {{seed: {2**63}}}}}"),
+        7,
+        "base",
+        "parameters.x.normal.seed",
+        f"seeds and sizes end at {2**63 - 1}",
+    ),
+    # rotation and other positions
+    Wrong("columns of no pair", base_has("rotary: {pairing: half}"), 6, "base", "rotary", "d_k = 1 is odd; make d_k even"),
+    Wrong("columns left over", ODD, 3, "base", "rotary", "d_k = 3 is odd; add dims, an even number up to d_k"),
+    Wrong("odd dims", ODD.replace("half", "half, dims: 3"), 3, "base", "rotary.dims", "is 3, should be even and at most d_k = 3"),
+    Wrong("yarn, base 1", scaling_is(YARN, 1), 6, "base", "rotary.base", "is 1, should be more than 1 for yarn"),
+    Wrong("yarn, fast 1", scaling_is(YARN + ", beta_fast: 1"), 6, "base", "rotary.scaling.beta_fast", "more than beta_slow = 1"),
+    Wrong("yarn, slow 32", scaling_is(YARN + ", beta_slow: 32"), 6, "base", "rotary.scaling.beta_slow", "less than beta_fast = 32"),
+    Wrong("yarn, tiny", scaling_is(YARN + ", beta_slow: 1e-310"), 6, "base", "rotary.scaling.beta_slow", "should be at least 1e-06"),
+    Wrong(
+        "yarn, low",
+        scaling_is(YARN + ", low: 1"),
+        6,
+        "base",
+        "rotary.scaling.low",
+        "has factor, original_length, beta_slow, beta_fast; remove",
+    ),
+    Wrong(
+        "yarn of no length", scaling_is("rule: yarn, factor: 4"), 6, "base", "rotary.scaling", "original_length is missing; yarn needs it"
+    ),
+    Wrong("llama3, equal", scaling_is(LLAMA + ", low: 2, high: 2"), 6, "base", "rotary.scaling.low", "is 2, should be less than high = 2"),
+    Wrong("llama3, low 5", scaling_is(LLAMA + ", low: 5"), 6, "base", "rotary.scaling.low", "is 5, should be less than high = 4"),
+    Wrong("llama3, high 0.5", scaling_is(LLAMA + ", high: 0.5"), 6, "base", "rotary.scaling.high", "is 0.5, should be more than low = 1"),
+    Wrong(
+        "linear, length",
+        scaling_is("rule: linear, factor: 4, original_length: 7"),
+        6,
+        "base",
+        "rotary.scaling.original_length",
+        "is not used by linear, which has factor; remove it",
+    ),
+    Wrong(
+        "linear, two more",
+        scaling_is("rule: linear, factor: 4, beta_fast: 3, original_length: 7"),
+        6,
+        "base",
+        "rotary.scaling.beta_fast",
+        "is not used by linear",
+        2,
+    ),
+    Wrong("ntk, huge factor", scaling_is("rule: ntk, factor: 1e200"), 6, "base", "rotary.scaling.factor", "should be at most 1000000"),
+    Wrong("t5, all alone", T5, 5, "base", "t5.longest", "is 2, should be more than 2"),
     # claims
     Wrong("claim on no array", ("output:", "outputs:"), 14, "base", "claims.outputs", "did you mean output?"),
     Wrong("claim out of range", claim_is('{at: [2], values: ["1", "2"]}'), 14, "base", "claims.output.at", "count from 0"),
@@ -376,6 +441,12 @@ def named(rows: list[Wrong]) -> pytest.MarkDecorator:
 def test_valid_suite_loads(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path)
+    assert problems_of() == []
+
+
+def test_the_largest_seed_is_taken(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, suite=DRAWN.replace("seed: 0", f"seed: {2**63 - 1}").encode())
     assert problems_of() == []
 
 

@@ -207,6 +207,28 @@ def test_masked_weights_are_exact():
     assert (found["weights"][0, 1, :2] > 0).all()
 
 
+@pytest.mark.parametrize("policy", ("zero", "nan", "uniform"))
+@pytest.mark.parametrize("dtype", ("float64", "float32"))
+def test_a_sink_of_minus_infinity_is_no_sink(dtype: str, policy: str):
+    """A row without keys follows empty_row, for us, truth and torch; also where the softmax is coarser than the scores."""
+    raw = {
+        "heads": 2,
+        "precision": {"softmax": dtype},
+        "mask": {"block": [[True] * 3, [False] * 3], "empty_row": policy},
+        "parameters": {"q": [[1, 2], [3, 1]], "k": [[1, 2], [2, 1], [0, 3]], "v": [[1, 2], [3, 4], [5, 6]]},
+    }
+    plain = compute(resolved(raw))["weights"]
+    raw["parameters"]["sinks"] = ["-Infinity", 0]
+    case = resolved(raw)
+    ours = compute(case)
+    np.testing.assert_array_equal(ours["weights"][0], plain[0])
+    assert (ours["weights"][1, 0] == 0).all()
+    found, true = bounded(case, ours), truth(case, ours)
+    assert all(np.isfinite(bound).all() for bound in found.values())
+    check("no sink", case, ours, found, true)
+    check("no sink", case, torch_manual.run(case, {name: ours[name] for name in case["arrays"]["parameters"]}), found, true)
+
+
 def test_hardmax_is_exact_but_for_scores_that_could_tie():
     sizes = {"Lq": 1, "Lk": 3, "d_k": 2, "d_v": 1}
     heads = {"q_heads": [[[0.1, 0.3]]], "k_heads": [[[0.3, 0.1], [0.1, 0.1666666666666667], [0.0, 0.0]]], "v_heads": {"grid": {}}}

@@ -700,6 +700,24 @@ def test_closed_forms_of_the_softmax():
     near(weights_of([[6.0, 0.0]], softcap=2), [[1 / (1 + np.exp(-2 * np.tanh(3))), 1 / (1 + np.exp(2 * np.tanh(3)))]], 1e-15)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("scores", "options", "weights"),
+    [
+        (["Infinity", 1.0], {}, [np.nan, np.nan]),
+        ([1.0, 1.0], {"parameters": {"sinks": ["Infinity"]}}, [np.nan, np.nan]),
+        (["Infinity", 1.0], {"mask": {"add": [["-Infinity", 0]]}}, [np.nan, np.nan]),
+        ([1.0, 1.0], {"mask": {"add": [["Infinity", 0]], "key_add": ["-Infinity", 0]}}, [np.nan, np.nan]),
+        ([-1e308, 1.0], {"mask": {"add": [[-1e308, 0]]}}, [0, 1]),
+        ([1.0, 1.0], {"mask": {"add": [[-1e308, 0]], "key_add": [-1e308, 0]}}, [0, 1]),
+        (["-Infinity", "-Infinity"], {"parameters": {"sinks": ["-Infinity"]}}, [0, 0]),
+    ],
+    ids=["score", "sink", "score and bias", "two biases", "large score and bias", "large biases", "empty row"],
+)
+def test_infinities_leave_no_warnings_in_the_logs(scores, options, weights):
+    exactly(weights_of([scores], **options), [weights])
+
+
 def test_closed_forms_of_masks_with_equal_scores():
     zeros = [[0.0] * 4] * 4
     lower = np.tril(np.ones((4, 4)))

@@ -35,6 +35,10 @@ TOGETHER = [  # parameters that make sense only with another one
     ("past_v", "past_k"),
     *((f"b_{name}", f"w_{name}") for name in "qkvo"),
 ]
+TURNS = {  # per rule of rotary.scaling: the turns below which all is divided, and those above which nothing changes, by default
+    "yarn": {"beta_slow": 1, "beta_fast": 32},
+    "llama3": {"low": 1, "high": 4},
+}
 
 
 def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report: Report) -> dict | None:
@@ -179,12 +183,33 @@ def _options(raw: dict, mask: dict, names: set[str], begins_at: str, fail: Repor
         fail(("qk_norm",), "is missing, but its gain g_q or g_k is there; add it")
     if "sinks" in names and raw.get("softmax", "plain") != "plain":
         fail(("softmax",), f"is {raw['softmax']}, but sinks join the plain softmax; remove one of them")
-    if raw.get("rotary", {}).get("scaling", {}).get("rule") in ("yarn", "llama3") and "original_length" not in raw["rotary"]["scaling"]:
-        fail(("rotary", "scaling"), f"original_length is missing; {raw['rotary']['scaling']['rule']} needs it")
+    if "scaling" in raw.get("rotary", {}):
+        _scaling(raw["rotary"], fail)
     if ("upstream" in names) != (raw.get("backward") == "given"):
         fail(("backward",), "is `given` if and only if parameters.upstream is there; add the other one")
     if raw.get("backward") and raw.get("softmax") == "hardmax":
         fail(("backward",), "does not go through hardmax; remove one of them")
+
+
+def _scaling(rotary: dict, fail: Report) -> None:
+    """Options of the rule for longer contexts: only those that it has, and in their order."""
+    scaling = rotary["scaling"]
+    rule = scaling["rule"]
+    limits = TURNS.get(rule, {})
+    known = ["factor", *["original_length"] * bool(limits), *limits]
+    for key in [key for key in scaling if key not in ("rule", *known)]:
+        fail(("rotary", "scaling", key), f"is not used by {rule}, which has {', '.join(known)}; remove it")
+    if not limits:
+        return
+    if "original_length" not in scaling:
+        fail(("rotary", "scaling"), f"original_length is missing; {rule} needs it")
+    (slow, least), (fast, most) = ((key, scaling.get(key, default)) for key, default in limits.items())
+    if least >= most and slow in scaling:
+        fail(("rotary", "scaling", slow), f"is {least}, should be less than {fast} = {most}")
+    elif least >= most:
+        fail(("rotary", "scaling", fast), f"is {most}, should be more than {slow} = {least}")
+    if rule == "yarn" and rotary.get("base", 10000) <= 1:
+        fail(("rotary", "base"), f"is {rotary['base']}, should be more than 1 for yarn")
 
 
 def _fits(case: dict, fail: Report) -> None:
@@ -192,7 +217,10 @@ def _fits(case: dict, fail: Report) -> None:
     dims, mask, rotary = case["dims"], case["mask"], case["rotary"]
     if rotary:
         turned = rotary.get("dims", dims["d_k"])
-        if turned % 2 or turned > dims["d_k"]:
+        if turned % 2 and "dims" not in rotary:
+            advice = "add dims, an even number up to d_k" if turned > 1 else "make d_k even"
+            fail(("rotary",), f"turns columns in pairs, but d_k = {turned} is odd; {advice}")
+        elif turned % 2 or turned > dims["d_k"]:
             fail(("rotary", "dims"), f"is {turned}, should be even and at most d_k = {dims['d_k']}")
         elif rotary.get("scaling", {}).get("rule") == "ntk" and turned < 4:
             fail(("rotary", "scaling", "rule"), "ntk needs at least 4 rotated columns")
@@ -212,6 +240,10 @@ def _fits(case: dict, fail: Report) -> None:
         fail(("parameters", "t5_table"), f"has {dims['buckets']} buckets, should have an even number for direction: both")
     if case["t5"] and dims["buckets"] < 4:
         fail(("parameters", "t5_table"), f"has {dims['buckets']} buckets, should have at least 4")
+    elif case["t5"]:
+        alone = dims["buckets"] // (4 if case["t5"]["direction"] == "both" else 2)
+        if case["t5"]["longest"] <= alone:
+            fail(("t5", "longest"), f"is {case['t5']['longest']}, should be more than {alone}, for so many buckets hold one distance each")
 
 
 def _positions(raw: dict, dims: dict, fail: Report) -> dict[str, list[int]]:

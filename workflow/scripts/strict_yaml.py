@@ -200,9 +200,10 @@ def _read(node: yaml.ScalarNode) -> tuple[Any, str | None]:
     if node.tag != "plain":
         return text, f"{_tag(node)} is not supported; write the plain value"
     if INTEGER.match(text):
-        if abs(float(text)) < LARGEST_INTEGER:
+        if len(text) <= 20 and abs(int(text)) <= LARGEST_INTEGER:
             return int(text), None
-        return text, f"{short(text)} is too large; whole numbers end at {LARGEST_INTEGER}, beyond it write 1.0e+25"
+        ends = f"seeds and sizes end at {LARGEST_INTEGER}, and a number of a parameter beyond it is written 1.0e+25"
+        return text, f"{short(text)} is too large; {ends}"
     if FLOAT.match(text):
         return float(text), None
     if text in CONSTANTS:

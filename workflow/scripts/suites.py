@@ -160,7 +160,8 @@ class _Suite:
                 self._report(where, f"is {shown(parent)}, should be the name of a case")
                 return None
             if parent not in self.raw:
-                self._report(where, f"no case {short(parent)} in this suite{did_you_mean(parent, self.raw)}")
+                others = [other for other in self.raw if other not in lineage]
+                self._report(where, f"no case {short(parent)} in this suite{did_you_mean(parent, others)}")
                 return None
             if parent in lineage:
                 circle = lineage[lineage.index(parent) :]

@@ -38,7 +38,8 @@ def bias(case: dict, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
         terms.append(t5_bias(arrays["t5_table"], query_positions, key_positions, case["t5"]))
     if not terms:
         return None
-    total = sum(terms[1:], terms[0]).astype(case["dtype"])
+    with np.errstate(over="ignore", invalid="ignore"):  # -1e308 twice is -inf, and inf - inf NaN
+        total = sum(terms[1:], terms[0]).astype(case["dtype"])
     return append_keys(total, case["dims"]["Lk"] - case["dims"]["Lc"], 0.0)
 
 
@@ -55,7 +56,8 @@ def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         scores = made["capped"] = softcap(scores, case["softcap"])
     if (added := bias(case, arrays)) is not None:
         made["bias"] = np.broadcast_to(added, scores.shape)
-        scores = scores + made["bias"]
+        with np.errstate(over="ignore", invalid="ignore"):  # as the sum of biases
+            scores = scores + made["bias"]
     if (keep := combined(case, arrays)) is not None:
         made["keep"] = np.broadcast_to(keep, scores.shape)
         with np.errstate(over="ignore"):  # -1e9 is -inf in float16

@@ -10,7 +10,7 @@ def softmax(scores: np.ndarray, sinks: np.ndarray | None = None, empty_row: str 
 
     scores: [..., H, Lq, Lk]; sinks: [H] logits that take weight and carry no value (a sink of 0 is "softmax plus one",
     Miller 2023), None for the plain softmax. A row of -inf has no softmax: `empty_row` says what it becomes, `zero`, `nan`,
-    `uniform`, or `error`, which raises ValueError. With a sink such a row is 0 by the formula.
+    `uniform`, or `error`, which raises ValueError. With a sink such a row is 0 by the formula, unless the sink is -inf, too.
     """
     largest = scores.max(axis=-1, keepdims=True)
     sink = None if sinks is None else np.broadcast_to(sinks[:, None, None], largest.shape).astype(scores.dtype)
@@ -19,11 +19,10 @@ def softmax(scores: np.ndarray, sinks: np.ndarray | None = None, empty_row: str 
     empty = largest == -np.inf
     if empty.any() and empty_row == "error":
         raise ValueError(f"{int(empty.sum())} rows have no key left, and the case says empty_row: error")
-    e = np.exp(scores - np.where(empty, scores.dtype.type(0), largest))
-    denominator = total(e)
-    if sink is not None:
-        denominator = denominator + np.exp(sink - largest)
-    with np.errstate(invalid="ignore"):
+    shift = np.where(empty, scores.dtype.type(0), largest)
+    with np.errstate(invalid="ignore"):  # 0/0 in an empty row, and inf - inf; both are NaN
+        e = np.exp(scores - shift)
+        denominator = total(e) if sink is None else total(e) + np.exp(sink - shift)
         p = e / denominator
     if not empty.any() or empty_row == "nan":
         return p

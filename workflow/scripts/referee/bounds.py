@@ -349,7 +349,7 @@ def softmax(of: Errors) -> None:
     sink = np.zeros(case["heads"]) if case["softmax"] == "plus_one" else a.get("sinks")
     if sink is not None:
         sink = np.broadcast_to(sink[:, None, None], (*x.shape[:-1], 1))
-        off = of.u * np.abs(sink) if of.u > of.kept.get("masked", of.u) else np.zeros(sink.shape)
+        off = of.u * most(sink, None) if of.u > of.kept.get("masked", of.u) else np.zeros(sink.shape)
         x, ex = np.concatenate([x, sink], axis=-1), np.concatenate([ex, off], axis=-1)
         p = np.concatenate([p, sink_weight(x)], axis=-1)
     top = x.max(axis=-1, keepdims=True)
@@ -383,7 +383,7 @@ def softmax(of: Errors) -> None:
         error = np.where((rough < 1) & (bar < 1) | blocked, error, lost)
     lost = error[..., -1:] if sink is not None else 0.0
     error = error[..., : a["weights"].shape[-1]]
-    if sink is None and case["mask"]["empty_row"] == "uniform":
+    if case["mask"]["empty_row"] == "uniform":
         error = np.where(empty, of.u, error)
     of.settle("weights", error)
     error, unit = of.bound["weights"], of.unit("weights")

@@ -68,13 +68,14 @@ def weights(case: dict, scores: torch.Tensor, sinks: torch.Tensor | None) -> tor
         return found.to(DTYPES[case["dtype"]])
     if case["softmax"] == "plus_one":
         sinks = scores.new_zeros(case["heads"])
+    keys = scores.shape[-1]
     if sinks is not None:
         column = sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
-        return torch.softmax(torch.cat([scores, column], dim=-1), dim=-1)[..., :-1].to(DTYPES[case["dtype"]])
+        scores = torch.cat([scores, column], dim=-1)
     empty = (scores == -torch.inf).all(dim=-1, keepdim=True)
-    policy = {"zero": 0.0, "nan": torch.nan, "uniform": 1 / scores.shape[-1]}.get(case["mask"]["empty_row"], torch.nan)
+    policy = {"zero": 0.0, "nan": torch.nan, "uniform": 1 / keys}.get(case["mask"]["empty_row"], torch.nan)
     found = torch.where(empty, policy, torch.softmax(scores.masked_fill(empty, 0), dim=-1))
-    return found.to(DTYPES[case["dtype"]])
+    return found[..., :keys].to(DTYPES[case["dtype"]])
 
 
 def gradients(case: dict, p: dict[str, torch.Tensor], made: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
