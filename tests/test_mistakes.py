@@ -9,6 +9,7 @@ import torch
 from conftest import ROOT
 
 from attention.arrays import STAGES
+from attention.precision import bfloat16
 from attention.whole import compute
 from referee.chain import STAGE, Arrays
 from referee.diagnosis import Diagnoser
@@ -126,6 +127,14 @@ def test_what_equals_no_mistake_is_not_named():
     sent = {"output": right("heads/multi_head")["output"] + np.linspace(0, 1, 24).reshape(3, 8)}
     found = verdict("heads/multi_head", sent)
     assert found["verdict"] == "wrong" and found["diagnosis"] is None
+
+
+@quiet
+def test_few_bits_do_not_make_everything_alike():
+    """The input itself, sent as the output in bfloat16, resembles more than one mistake to one digit, and equals none."""
+    for key in ("handworked/two_heads", "handworked/without_bias", "handworked/batched"):
+        found = verdict(key, {"output": parameters(key)["x"].astype(bfloat16)})
+        assert found["verdict"] == "wrong" and found["diagnosis"] is None
 
 
 def test_the_article_on_two_heads():

@@ -9,6 +9,7 @@ from referee.chain import STAGE, Arrays, fill
 from referee.mistakes import LIBRARY, Mistake
 
 CLOSE = 100.0  # what was sent equals a mistake's result if they differ by at most so many unit roundoffs of the largest element
+CLOSEST = 0.04  # and by at most this part of it, where a hundred roundings of bfloat16 would be most of it
 EXPLAINED = 0.02  # and by at most this part of the difference from the right result; in half precision by ten times that
 EQUALLY = 30.0  # mistakes that fit at most so many times worse than the best are listed as well
 
@@ -58,7 +59,7 @@ class _Trial:
 
     def __init__(self, case: dict, parameters: Arrays, given: Arrays, expected: Arrays, stage: str, stages: set[str], u: float):
         self.case, self.parameters, self.given, self.expected, self.stage = case, parameters, given, expected, stage
-        self.close, self.explained = CLOSE * u, EXPLAINED * (10 if u > 2.0**-24 else 1)
+        self.close, self.explained = min(CLOSE * u, CLOSEST), EXPLAINED * (10 if u > 2.0**-24 else 1)
         self.first = min(stages, key=STAGES.index)
         self.compared = [n for s in STAGES[STAGES.index(self.first) : STAGES.index(stage) + 1] for n in case["arrays"][s] if n in given]
         self.sizes = {name: _size(given[name]) for name in self.compared}
