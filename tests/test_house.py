@@ -104,7 +104,7 @@ def test_every_script_belongs_to_a_rule():
         SCRIPTS / "attention" / "__init__.py",
         SCRIPTS / "referee" / "__init__.py",
     }
-    elsewhere = {SCRIPTS / "imports.py", SCRIPTS / "attention" / "whole.py"}  # of the Snakefile, and for tests and other programs
+    elsewhere = {SCRIPTS / "imports.py"}  # of the Snakefile
     assert set(SCRIPTS.rglob("*.py")) == used | libraries | elsewhere
 
 
