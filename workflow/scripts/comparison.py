@@ -5,7 +5,7 @@ from pathlib import Path
 from artifacts import logged, read_arrays, read_cases, read_json, write_json
 from attention.arrays import STAGES
 from compare import check_claim
-from conventions import Ours, compared, empty_row
+from conventions import Ours, compared
 from references import LIBRARIES
 
 NOTHING = {"arrays": {}, "first_divergence": None}
@@ -28,8 +28,7 @@ with logged(snakemake.log[0]):
                 results[reference] = {"verdict": "unsupported", "reason": reason, **NOTHING}
             else:
                 theirs = read_arrays(folder / case["name"])
-                row = empty_row(arrays, theirs)
-                results[reference] = compared(ours, theirs, other) | ({"empty_row": row} if row else {})
+                results[reference] = compared(ours, theirs, other)
         results |= {f"{library}.{name}": NOT_INSTALLED for library in snakemake.params.missing for name in LIBRARIES[library]}
         diverging = [{"reference": r, **c["first_divergence"]} for r, c in results.items() if c["first_divergence"]]
         claims = [{"array": claim["array"], **value} for claim in case["claims"] for value in check_claim(claim, arrays[claim["array"]])]

@@ -6,11 +6,11 @@ from pathlib import Path
 from artifacts import logged, read_cases, write_json
 from attention.whole import from_parameters
 from cases import ITEMSIZE, usual_precision
-from conventions import Ours, compared, empty_row, recast
+from conventions import Ours, compared, recast
 from references import LIBRARIES, adapter
 
 gc.disable()  # see reference.py
-KEPT = ("verdict", "contract", "reason")
+KEPT = ("verdict", "contract", "reason", "empty_row")
 
 
 def dtypes(case: dict) -> list[str]:
@@ -24,8 +24,8 @@ def cell(module, ours: Ours) -> dict:
     if reason := module.supports(ours.case):
         return {"verdict": "unsupported", "reason": reason}
     theirs = module.run(ours.case, {name: ours.arrays[name] for name in ours.case["arrays"]["parameters"]})
-    result, row = compared(ours, theirs, module.convention(ours.case)), empty_row(ours.arrays, theirs)
-    return {key: result[key] for key in KEPT if key in result} | ({"empty_row": row} if row else {})
+    result = compared(ours, theirs, module.convention(ours.case))
+    return {key: result[key] for key in KEPT if key in result}
 
 
 with logged(snakemake.log[0]):  # noqa: F821

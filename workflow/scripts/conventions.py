@@ -52,7 +52,7 @@ def arithmetic(case: dict, theirs: Arrays) -> str:
 
 
 def compared(ours: Ours, theirs: Arrays, convention: str | None) -> dict:
-    """`compare_case`, in the arithmetic of the reference (`contract`), where it is narrower than the case.
+    """`compare_case`, in the arithmetic of the reference (`contract`), where that is narrower; and its `empty_row`, if it shows one.
 
     A difference is a `convention` and no failure if ours under the `convention` that the reference follows is what it shows.
     """
@@ -66,7 +66,8 @@ def compared(ours: Ours, theirs: Arrays, convention: str | None) -> dict:
     if contract in ("float16", "bfloat16"):  # the strictest of the named contracts that holds for all that they show
         shown = {name: array for name, array in theirs.items() if name in arrays}
         contract = strictest(case, arrays, shown) or "none"
-    return {**result, "contract": contract}
+    row = empty_row(ours.arrays, theirs)
+    return {**result, "contract": contract} | ({"empty_row": row} if row else {})
 
 
 def empty_row(ours: Arrays, theirs: Arrays) -> str | None:
