@@ -10,8 +10,8 @@ min_version("9.0")
 sys.path.insert(0, str(Path(workflow.basedir) / "workflow" / "scripts"))
 
 from imports import modules
-from strict_yaml import Problems
-from suites import load_config, load_suites
+from worked_attention.cases.strict_yaml import Problems
+from worked_attention.cases.suites import load_config, load_suites
 
 try:
     config = load_config(Path("config/config.yaml"), config)

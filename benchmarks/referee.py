@@ -21,11 +21,11 @@ from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 
-from attention.whole import compute  # noqa: E402
-from cases import resolve  # noqa: E402
-from referee.bounds import bounds, centres, roundoffs  # noqa: E402
-from referee.truth import truth  # noqa: E402
-from suites import load_suite  # noqa: E402
+from worked_attention.cases.resolve import resolve  # noqa: E402
+from worked_attention.cases.suites import load_suite  # noqa: E402
+from worked_attention.referee.bounds import bounds, centres, roundoffs  # noqa: E402
+from worked_attention.referee.truth import truth  # noqa: E402
+from worked_attention.stages.whole import compute  # noqa: E402
 
 ROUNDS = 9
 LIMITS = {"max_array_mb": 256}

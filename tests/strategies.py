@@ -4,8 +4,8 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from attention.arrays import CATALOGUE
-from cases import resolve
+from worked_attention.cases.resolve import resolve
+from worked_attention.stages.catalogue import CATALOGUE
 
 LIMITS = {"max_array_mb": 10_000}
 SMALL = st.integers(1, 4)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from strategies import raw_cases, resolved
 
-from attention.whole import compute
-from compare import compare_case, gates_of
-from references import torch_flash, torch_flex, torch_manual, torch_mha, torch_sdpa
+from worked_attention.referee.compare import compare_case, gates_of
+from worked_attention.references import torch_flash, torch_flex, torch_manual, torch_mha, torch_sdpa
+from worked_attention.stages.whole import compute
 
 MANY = settings(max_examples=1000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 SOME = settings(MANY, max_examples=500)

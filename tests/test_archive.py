@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, run
 
-from archives import build_manifest, check_archive, members, write_archive, write_zip
+from worked_attention.files.archives import build_manifest, check_archive, members, write_archive, write_zip
 
 PATHS = ["config/config.yaml", "config/suites/small.yaml", "config/suites/x.npy", "results/small", "results/environment.json"]
 CONFIG = {"suites": ["small"], "gates": {"float64": 1e-12}}

@@ -17,8 +17,8 @@ from conftest import contents, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strict_yaml import Problem, Problems
-from suites import load_config, load_suites
+from worked_attention.cases.strict_yaml import Problem, Problems
+from worked_attention.cases.suites import load_config, load_suites
 
 SUITE = """\
 description: Small.

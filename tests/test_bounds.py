@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from strategies import raw_cases, resolved
 from threadpoolctl import threadpool_limits
 
-from attention import backward, contexts, outputs, projections, scores, weights
-from attention.arrays import BOOLEAN, CATALOGUE
-from attention.whole import compute, from_parameters
-from referee.bounds import CONTRACTS, UNIT, bounds, centres, contract, gates, roundoffs, stage_bounds, strictest, within
-from referee.truth import stage_truth, truth
-from references import torch_manual
+from worked_attention.referee.bounds import CONTRACTS, UNIT, bounds, centres, contract, gates, roundoffs, stage_bounds, strictest, within
+from worked_attention.referee.truth import stage_truth, truth
+from worked_attention.references import torch_manual
+from worked_attention.stages import backward, contexts, outputs, projections, scores, weights
+from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE
+from worked_attention.stages.whole import compute, from_parameters
 
 MANY = settings(max_examples=125, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 FAMILIES = ("plain", "masked", "saturated", "offset")

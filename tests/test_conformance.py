@@ -8,9 +8,9 @@ from pathlib import Path
 
 from conftest import run
 
-from cases import ITEMSIZE
-from matrix import CONTRACTS, DTYPES, patterns, picture, table, verdicts
-from referee.bounds import CONTRACTS as NAMED
+from worked_attention.cases.resolve import ITEMSIZE
+from worked_attention.conformance.matrix import CONTRACTS, DTYPES, patterns, picture, table, verdicts
+from worked_attention.referee.bounds import CONTRACTS as NAMED
 
 NAMES = ("torch.mha", "torch.sdpa", "torch.flash", "torch.flex", "torch.manual", "onnx.reference", "onnxruntime.cpu", "jax.nn")
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 from conftest import ROOT, run
 
-from artifacts import write_json
-from environment_facts import VARIABLES, describe, git_state, installed, variables, without_paths
+from worked_attention.files.artifacts import write_json
+from worked_attention.files.environment import VARIABLES, describe, git_state, installed, variables, without_paths
 
 LOCK = ROOT / "envs" / "requirements.txt"
 NO_GIT = {"commit": None, "dirty": None}

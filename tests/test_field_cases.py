@@ -21,15 +21,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
-from attention.parameters import grid, normal
-from attention.positions import alibi_slopes, angles, frequencies, rotate
-from attention.precision import bfloat16
-from attention.projections import split_heads
-from attention.weights import softmax
-from attention.whole import compute
-from cases import resolve
-from compare import check_claim, compare_arrays, compare_case, gates_of
-from suites import load_suite
+from worked_attention.cases.resolve import resolve
+from worked_attention.cases.suites import load_suite
+from worked_attention.referee.compare import check_claim, compare_arrays, compare_case, gates_of
+from worked_attention.stages.dtypes import bfloat16
+from worked_attention.stages.parameters import grid, normal
+from worked_attention.stages.positions import alibi_slopes, angles, frequencies, rotate
+from worked_attention.stages.projections import split_heads
+from worked_attention.stages.weights import softmax
+from worked_attention.stages.whole import compute
 
 CASES = load_suite(ROOT / "config" / "suites" / "field_cases.yaml", LIMITS)["cases"]
 REPORTS = {
@@ -787,7 +787,7 @@ def test_r58_errors_of_each_precision():
 
 def compute_from(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Every array of the case, from these parameters in place of its own."""
-    from attention import contexts, outputs, projections, scores, weights
+    from worked_attention.stages import contexts, outputs, projections, scores, weights
 
     for stage in (projections, scores, weights, contexts, outputs):
         arrays = arrays | stage.stage(case, arrays)
@@ -821,7 +821,7 @@ def test_r60_the_number_of_threads_stays_within_the_gate(threads, tmp_path):
         sys.path.insert(0, sys.argv[1])
         import numpy as np
         a = np.random.default_rng(0).standard_normal((3, 64, 64))
-        from attention.scores import products
+        from worked_attention.stages.scores import products
         np.save(sys.argv[2], products(a, a))
     """
     file = tmp_path / "products.npy"

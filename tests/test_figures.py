@@ -6,7 +6,7 @@ import xml.etree.ElementTree
 import numpy as np
 import pytest
 
-import plots
+from worked_attention.drawing import heatmaps
 
 LOOKS = {"digits": 3, "dpi": 60, "weights": "Blues", "scores": "RdBu_r"}
 
@@ -36,22 +36,22 @@ def example(shape, keep=None, dtype=float, **more):
 @pytest.fixture
 def written(monkeypatch):
     """Every line of text that is drawn."""
-    lines, text = [], plots.Page.text
+    lines, text = [], heatmaps.Page.text
 
     def record(page, x, y, line, *rest, **looks):
         lines.append(line)
         text(page, x, y, line, *rest, **looks)
 
-    monkeypatch.setattr(plots.Page, "text", record)
+    monkeypatch.setattr(heatmaps.Page, "text", record)
     return lines
 
 
 def draw(case, arrays, looks=LOOKS):
     """The figure of a case as SVG and PNG."""
-    figure = plots.case_figure(case, plots.maps(arrays, looks), looks)
+    figure = heatmaps.case_figure(case, heatmaps.maps(arrays, looks), looks)
     svg, png = io.BytesIO(), io.BytesIO()
-    plots.write_svg(figure, svg)
-    plots.write_png(figure, png, looks["dpi"])
+    heatmaps.write_svg(figure, svg)
+    heatmaps.write_png(figure, png, looks["dpi"])
     return svg.getvalue(), png.getvalue()
 
 
@@ -75,7 +75,7 @@ def draw(case, arrays, looks=LOOKS):
     ],
 )
 def test_rounding_is_half_up_from_exact_decimals_without_minus_zero(value, digits, text):
-    assert plots.rounded(value, digits) == text
+    assert heatmaps.rounded(value, digits) == text
 
 
 def test_every_number_names_and_heads_are_written(written):
@@ -83,7 +83,7 @@ def test_every_number_names_and_heads_are_written(written):
     draw(case, arrays)
     for name in ("scaled", "weights"):
         for value in arrays[name].ravel().tolist():
-            assert plots.rounded(value, 3).replace("-", "−") in written
+            assert heatmaps.rounded(value, 3).replace("-", "−") in written
     for word in ("An example", "What to see.", "scaled scores", "weights", "head 0", "head 1", "query i", "key j", "q2", "k3"):
         assert word in written
     assert "head 2" not in written and "Hatched cells are masked." not in written
@@ -114,7 +114,7 @@ def test_masked_cells_with_a_weight_show_it(written):
     keep = np.array([[False, False], [True, True]])
     case, arrays = example((1, 2, 2), keep=keep)
     arrays["weights"] = np.array([[[0.5, 0.5], [0.25, 0.75]]])
-    scores, weights = plots.maps(arrays, LOOKS)
+    scores, weights = heatmaps.maps(arrays, LOOKS)
     assert scores.hatched[0, 0, 0].all() and not weights.hatched.any()
     arrays["weights"][0, 0] = np.nan
     draw(case, arrays)
@@ -125,26 +125,26 @@ def test_scales():
     for seed in (1.0, 5.0):
         case, arrays = example((2, 2, 3, 3))
         arrays["scaled"] = arrays["masked"] = arrays["scaled"] * seed
-        scores, weights = plots.maps(arrays, LOOKS)
+        scores, weights = heatmaps.maps(arrays, LOOKS)
         assert (weights.scale.low, weights.scale.high) == (0, 1)
         assert scores.scale.high == -scores.scale.low == np.abs(arrays["scaled"]).max()
     zero = {"scaled": np.zeros((1, 2, 2)), "masked": np.zeros((1, 2, 2))}
-    assert plots.maps(zero, LOOKS)[0].scale.high == 1
+    assert heatmaps.maps(zero, LOOKS)[0].scale.high == 1
 
 
 def test_scores_after_a_bias_are_called_so():
     _, arrays = example((1, 2, 2))
-    assert plots.maps(arrays, LOOKS)[0].name == "scaled scores"
-    (scores, _) = plots.maps({**arrays, "masked": arrays["scaled"] + 1}, LOOKS)
+    assert heatmaps.maps(arrays, LOOKS)[0].name == "scaled scores"
+    (scores, _) = heatmaps.maps({**arrays, "masked": arrays["scaled"] + 1}, LOOKS)
     assert scores.name == "scores" and (scores.values == arrays["scaled"] + 1).all()
 
 
 def test_digits_are_dark_on_light_and_light_on_dark():
     case, arrays = example((1, 1, 2))
     arrays["weights"] = np.array([[[0.0, 1.0]]])
-    page = plots.Page()
-    m = plots.maps(arrays, LOOKS)[1]
-    page.panel(0, 0, m.values[0, 0], m.hatched[0, 0], m.scale, plots.Grid(["q"], ["k0", "k1"], (0.5, 0.4), 3))
+    page = heatmaps.Page()
+    m = heatmaps.maps(arrays, LOOKS)[1]
+    page.panel(0, 0, m.values[0, 0], m.hatched[0, 0], m.scale, heatmaps.Grid(["q"], ["k0", "k1"], (0.5, 0.4), 3))
     words = {colour: len(lines) for colour, lines in page.words.items()}
     assert words == {"black": 3, "white": 1}  # 0.000 and two names of keys; 1.000
 
@@ -191,8 +191,8 @@ def test_any_token_is_a_label(written):
 def test_everything_lies_on_the_page():
     for shape in ((1, 1, 1), (2, 3, 3), (1, 2, 40), (1, 40, 2), (2, 8, 4, 4)):
         case, arrays = example(shape, key_tokens=["a long token"] * shape[-1])
-        figure = plots.case_figure(case, plots.maps(arrays, LOOKS), LOOKS)
-        plots.write_png(figure, io.BytesIO(), 72)
+        figure = heatmaps.case_figure(case, heatmaps.maps(arrays, LOOKS), LOOKS)
+        heatmaps.write_png(figure, io.BytesIO(), 72)
         width, height = figure.get_size_inches() * 72
         for artist in figure.axes[0].patches + figure.axes[0].images + list(figure.axes[0].collections):
             box = artist.get_window_extent()
@@ -211,13 +211,13 @@ def test_overview(written):
     cases = []
     for n in range(26):
         case, arrays = example((2, 9, 3, 3) if n == 0 else (1, 2, 13), name=f"case_{n}")
-        cases.append((case, plots.maps(arrays, LOOKS)[1]))
-    figures = [plots.overview_figure({"name": "suite", "description": "Many cases."}, cases) for _ in range(2)]
+        cases.append((case, heatmaps.maps(arrays, LOOKS)[1]))
+    figures = [heatmaps.overview_figure({"name": "suite", "description": "Many cases."}, cases) for _ in range(2)]
     files = [io.BytesIO(), io.BytesIO()]
     for figure, file in zip(figures, files, strict=True):
-        plots.write_svg(figure, file)
+        heatmaps.write_svg(figure, file)
     assert files[0].getvalue() == files[1].getvalue()
     assert "case_0" in written and "case_23" in written and "case_24" not in written
     assert "head 7" in written and "head 8" not in written
     assert "Drawn: the first 24 of 26 cases." in written
-    plots.write_svg(plots.overview_figure({"name": "suite", "description": ""}, []), io.BytesIO())
+    heatmaps.write_svg(heatmaps.overview_figure({"name": "suite", "description": ""}, []), io.BytesIO())

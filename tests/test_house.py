@@ -12,11 +12,11 @@ import yaml
 from conftest import ROOT
 
 from imports import modules
-from strict_yaml import Document
-from suites import load_config, load_suite
+from worked_attention.cases.strict_yaml import Document
+from worked_attention.cases.suites import load_config, load_suite
 
 SCRIPTS = ROOT / "workflow" / "scripts"
-SCHEMAS = sorted((ROOT / "workflow" / "schemas").glob("*.yaml"))
+SCHEMAS = sorted((ROOT / "workflow" / "scripts" / "worked_attention" / "schemas").glob("*.yaml"))
 GUIDE = (ROOT / "config" / "README.md").read_text("utf-8")
 PAGES = [path for folder in (ROOT, ROOT / "config", ROOT / "results", ROOT / "benchmarks") for path in sorted(folder.glob("*.md"))]
 
@@ -49,7 +49,7 @@ def script(directives: dict[str, str]) -> Path:
 
 
 def imports(source: Path) -> Iterator[Path]:
-    """The modules of workflow/scripts that `source` imports itself; `references` stands for all of them."""
+    """The modules of workflow/scripts that `source` imports itself; the registry of references stands for all of them."""
     text = source.read_text("utf-8")
     names = []
     for node in ast.walk(ast.parse(text)):
@@ -61,8 +61,9 @@ def imports(source: Path) -> Iterator[Path]:
         module = SCRIPTS / f"{name.replace('.', '/')}.py"
         if module.is_file():
             yield module
-    if "references" in names:
-        yield from sorted((SCRIPTS / "references").glob("*.py"))
+            yield from (SCRIPTS / folder / "__init__.py" for folder in module.relative_to(SCRIPTS).parents if folder.name)
+    if "worked_attention.references.registry" in names:
+        yield from sorted((SCRIPTS / "worked_attention" / "references").glob("*.py"))
 
 
 def needed(source: Path) -> set[str]:
@@ -100,10 +101,7 @@ def test_a_rule_has_a_log_and_an_environment(rule: str):
 
 def test_every_script_belongs_to_a_rule():
     used = {script(directives) for directives in SCRIPTED.values()}
-    libraries = {ROOT / path for source in used for path in needed(source)} | {
-        SCRIPTS / "attention" / "__init__.py",
-        SCRIPTS / "referee" / "__init__.py",
-    }
+    libraries = {ROOT / path for source in used for path in needed(source)}
     elsewhere = {SCRIPTS / "imports.py"}  # of the Snakefile
     assert set(SCRIPTS.rglob("*.py")) == used | libraries | elsewhere
 
@@ -197,7 +195,7 @@ def test_examples_of_the_guide_load(example: str, tmp_path: Path):
 
 
 def test_shipped_config_says_every_default():
-    schema = Document(ROOT / "workflow" / "schemas" / "config.schema.yaml", "config").data
+    schema = Document(ROOT / "workflow" / "scripts" / "worked_attention" / "schemas" / "config.schema.yaml", "config").data
     path = ROOT / "config" / "config.yaml"
     assert set(Document(path, "config").data) == set(schema["properties"]) - {"archive", "submission"}
     config = load_config(path, {})

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from strategies import raw_cases, resolved
 
-from artifacts import values
-from attention import backward, contexts, outputs, parameters, projections, scores, weights
-from attention.arrays import CATALOGUE, axes
-from attention.positions import frequencies
-from attention.projections import latest
-from attention.whole import compute
+from worked_attention.files.artifacts import values
+from worked_attention.stages import backward, contexts, outputs, parameters, projections, scores, weights
+from worked_attention.stages.catalogue import CATALOGUE, axes
+from worked_attention.stages.positions import frequencies
+from worked_attention.stages.projections import latest
+from worked_attention.stages.whole import compute
 
 EACH = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 UNORDERED = {"sinusoidal": None, "rotary": None, "alibi": None, "positions": None, "t5": None, "bias_table": None, "dropout": None}

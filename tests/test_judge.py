@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from conftest import ROOT, run
 
-from attention import backward, contexts, outputs, parameters, projections, scores, weights
-from attention.precision import bfloat16
-from attention.whole import compute
-from referee import submissions
-from referee.diagnosis import Diagnoser
-from referee.judge import judge_case, said
-from referee.mistakes import LIBRARY
-from referee.power import by_mistake
-from referee.submissions import Unreadable, read_file, read_submission, safe_name
-from referee.verdicts import judge_all, table
-from suites import load_config, load_suites
+from worked_attention.cases.suites import load_config, load_suites
+from worked_attention.referee import submissions
+from worked_attention.referee.diagnosis import Diagnoser
+from worked_attention.referee.judge import judge_case, said
+from worked_attention.referee.mistakes import LIBRARY
+from worked_attention.referee.power import by_mistake
+from worked_attention.referee.report import judge_all, table
+from worked_attention.referee.submissions import Unreadable, read_file, read_submission, safe_name
+from worked_attention.stages import backward, contexts, outputs, parameters, projections, scores, weights
+from worked_attention.stages.dtypes import bfloat16
+from worked_attention.stages.whole import compute
 
 FOLDER = ROOT / "config" / "suites"
 SUITES = load_suites(load_config(ROOT / "config" / "config.yaml", {}), FOLDER)

@@ -8,15 +8,15 @@ import pytest
 import torch
 from conftest import ROOT
 
-from attention.arrays import STAGES
-from attention.precision import bfloat16
-from attention.whole import compute
-from referee.chain import STAGE, Arrays
-from referee.diagnosis import Diagnoser
-from referee.judge import judge_case
-from referee.mistakes import LIBRARY, Mistake
-from referee.power import by_mistake
-from suites import load_suite
+from worked_attention.cases.suites import load_suite
+from worked_attention.referee.chain import STAGE, Arrays
+from worked_attention.referee.diagnosis import Diagnoser
+from worked_attention.referee.judge import judge_case
+from worked_attention.referee.mistakes import LIBRARY, Mistake
+from worked_attention.referee.power import by_mistake
+from worked_attention.stages.catalogue import STAGES
+from worked_attention.stages.dtypes import bfloat16
+from worked_attention.stages.whole import compute
 
 FOLDER = ROOT / "config" / "suites"
 SUITES = ("handworked", "heads", "masks", "scores", "positions", "softmax", "cache", "gradients")

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import resolved
 
-from attention.contexts import merge_heads
-from attention.projections import split_heads
-from attention.weights import softmax
-from attention.whole import compute
-from compare import check_claim
-from suites import load_suite
+from worked_attention.cases.suites import load_suite
+from worked_attention.referee.compare import check_claim
+from worked_attention.stages.contexts import merge_heads
+from worked_attention.stages.projections import split_heads
+from worked_attention.stages.weights import softmax
+from worked_attention.stages.whole import compute
 
 LIMITS = {"max_array_mb": 256}
 

@@ -7,9 +7,9 @@ from conftest import run
 
 pytest.importorskip("onnx", reason="onnx is optional; pip install -r envs/requirements-references.txt")
 
-from artifacts import read_json, write_json
-from node_tests import collect, judge, suite
-from suites import load_suite
+from worked_attention.cases.suites import load_suite
+from worked_attention.conformance.onnx_node_tests import collect, judge, suite
+from worked_attention.files.artifacts import read_json, write_json
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +45,16 @@ def test_numbers_of_this_version(found):
 
 
 def test_a_wrong_answer_fails(tests, monkeypatch):
-    import node_tests
+    from worked_attention.conformance import onnx_node_tests
 
     name = "test_rotary_embedding"
-    right = node_tests.ours
+    right = onnx_node_tests.ours
 
     def wrong(test, case, wide=False):
         return {"Y": right(test, case, wide)["Y"] + (0 if wide else 0.01)}
 
     assert judge({name: tests[name]}, {})["tests"][name]["ours"]["verdict"] == "pass"
-    monkeypatch.setattr(node_tests, "ours", wrong)
+    monkeypatch.setattr(onnx_node_tests, "ours", wrong)
     assert judge({name: tests[name]}, {})["tests"][name]["ours"]["verdict"] == "fail"
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, run
 
-from attention.whole import compute
-from referee.mistakes import LIBRARY
-from referee.power import caught
-from suites import load_suite
+from worked_attention.cases.suites import load_suite
+from worked_attention.referee.mistakes import LIBRARY
+from worked_attention.referee.power import caught
+from worked_attention.stages.whole import compute
 
 FOLDER = ROOT / "config" / "suites"
 SUITES = ("handworked", "heads", "masks", "scores", "positions", "softmax", "cache", "gradients")

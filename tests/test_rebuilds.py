@@ -119,7 +119,7 @@ def test_editing_a_suite_reruns_that_suite(tree: Path) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_editing_a_stage_reruns_it_and_what_follows(tree: Path, stage: str) -> None:
-    with open(tree / "workflow" / "scripts" / "attention" / f"{stage}.py", "a", encoding="utf-8") as module:
+    with open(tree / "workflow" / "scripts" / "worked_attention" / "stages" / f"{stage}.py", "a", encoding="utf-8") as module:
         module.write("# edited\n")
     expected = {*STAGES[STAGES.index(stage) :], *AFTER}
     expected |= {"figures"} if stage not in ("contexts", "outputs") else set()
@@ -129,7 +129,7 @@ def test_editing_a_stage_reruns_it_and_what_follows(tree: Path, stage: str) -> N
 
 def test_an_edited_stage_is_run(tree: Path) -> None:
     before, numbers = written(tree), results(tree)
-    with open(tree / "workflow" / "scripts" / "attention" / "contexts.py", "a", encoding="utf-8") as module:
+    with open(tree / "workflow" / "scripts" / "worked_attention" / "stages" / "contexts.py", "a", encoding="utf-8") as module:
         module.write("# edited\n")
     assert run(tree).returncode == 0
     rewritten = {name.split("/")[1] for name, when in written(tree).items() if when != before[name] and "/" in name}

@@ -10,11 +10,11 @@ from conftest import ROOT, run
 from hypothesis import HealthCheck, given, settings
 from strategies import raw_cases, resolved
 
-import references
-from attention.whole import compute
-from conventions import Ours, arithmetic, compared, empty_row
-from references import LIBRARIES, packages
-from suites import load_suite
+from worked_attention.cases.suites import load_suite
+from worked_attention.referee.arithmetics import Ours, arithmetic, compared, empty_row
+from worked_attention.references import registry
+from worked_attention.references.registry import LIBRARIES, packages
+from worked_attention.stages.whole import compute
 
 GATES = {"rule": "certified", "float64": 1e-12, "float32": 1e-5, "half_ulp": 4}
 OPTIONAL = {"onnx_reference": "onnx", "onnxruntime_cpu": "onnxruntime", "jax_nn": "jax"}
@@ -32,7 +32,7 @@ def adapter(name: str):
     """The module of an optional reference; the test is skipped where its package is missing."""
     for package in packages(OPTIONAL[name]):
         pytest.importorskip(package, reason=f"{package} is optional; pip install -r envs/requirements-references.txt")
-    return importlib.import_module(f"references.{name}")
+    return importlib.import_module(f"worked_attention.references.{name}")
 
 
 def answer(name: str, raw: dict) -> tuple[dict, dict, dict]:
@@ -105,7 +105,7 @@ def test_the_evaluator_shows_capped_scores_as_mode_0():
     adapter("onnx_reference")
     from onnx.reference import ReferenceEvaluator
 
-    from references import onnx_operator
+    from worked_attention.references import onnx_operator
 
     case = resolved({**MASKED, "softcap": 0.5, "mask": {}})
     ours = compute(case)
@@ -137,10 +137,10 @@ def test_jax_in_half_precision_in_shapes_that_do_not_compile(dtype):
 
 
 def test_torch_is_always_there(monkeypatch):
-    monkeypatch.setattr(references, "find_spec", lambda package: None)
-    assert references.present() == ["torch"]
-    monkeypatch.setattr(references, "find_spec", lambda package: None if package == "onnx" else "there")
-    assert references.present() == ["torch", "jax"]
+    monkeypatch.setattr(registry, "find_spec", lambda package: None)
+    assert registry.present() == ["torch"]
+    monkeypatch.setattr(registry, "find_spec", lambda package: None if package == "onnx" else "there")
+    assert registry.present() == ["torch", "jax"]
 
 
 @pytest.mark.parametrize("where", ["everywhere", "in_jobs"])

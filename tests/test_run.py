@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from conftest import contents, run
 
-from artifacts import read_array, write_array
+from worked_attention.files.artifacts import read_array, write_array
 
 CASES = {
     "handworked": ["two_heads", "one_head", "without_bias", "without_output_projection", "permuted_tokens", "batched"],

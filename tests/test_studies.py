@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from conftest import ROOT, contents, run
 
-import study_figures
-import study_tables
-from attention.whole import compute
-from strict_yaml import Problems
-from study_cases import STUDIES, fitting
-from study_files import write_study
-from suites import load_suite
+from worked_attention.cases.fitting import STUDIES, fitting
+from worked_attention.cases.strict_yaml import Problems
+from worked_attention.cases.suites import load_suite
+from worked_attention.stages.whole import compute
+from worked_attention.studies import figures, tables
+from worked_attention.studies.files import write_study
 
 LIMITS = {"max_array_mb": 256}
 
@@ -29,11 +28,11 @@ def array(case: dict, name: str) -> np.ndarray:
 
 def test_each_study_is_asked_for_by_a_suite():
     suites = [load_suite(path, LIMITS) for path in sorted((ROOT / "config" / "suites").glob("*.yaml"))]
-    assert {study for suite in suites for study in suite["studies"]} == set(STUDIES) == set(study_tables.COLUMNS)
+    assert {study for suite in suites for study in suite["studies"]} == set(STUDIES) == set(tables.COLUMNS)
 
 
 def test_variance_is_that_of_a_sum_of_d_k_products():
-    rows = study_tables.variance(fitting("variance", suite("scaling")), array)
+    rows = tables.variance(fitting("variance", suite("scaling")), array)
     assert {row["scale"] for row in rows} == {"none", "1/sqrt(d_k)", "1/d_k"}
     for row in rows:
         assert row["qk_expected"] == row["d_k"]
@@ -45,19 +44,19 @@ def test_variance_is_that_of_a_sum_of_d_k_products():
 
 def test_entropy_of_known_weights():
     p = np.array([[0.25] * 4, [1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.5, 0.25, 0.125, 0.125]])
-    assert study_tables.row_entropy(p) == pytest.approx(np.log(2) * np.array([2, 0, 1, 1.75]), abs=1e-15)
+    assert tables.row_entropy(p) == pytest.approx(np.log(2) * np.array([2, 0, 1, 1.75]), abs=1e-15)
 
 
 def test_norm_of_the_jacobian_is_that_of_the_matrix():
     p = np.random.default_rng(0).dirichlet(np.ones(5), size=7)
     matrices = [np.diag(row) - np.outer(row, row) for row in p]
-    assert study_tables.jacobian_norm(p) == pytest.approx([np.linalg.norm(matrix) for matrix in matrices], rel=1e-13)
+    assert tables.jacobian_norm(p) == pytest.approx([np.linalg.norm(matrix) for matrix in matrices], rel=1e-13)
     for n in (1, 2, 9):
-        assert study_tables.jacobian_norm(np.full(n, 1 / n)) == pytest.approx(np.sqrt(n - 1) / n, abs=1e-15)
+        assert tables.jacobian_norm(np.full(n, 1 / n)) == pytest.approx(np.sqrt(n - 1) / n, abs=1e-15)
 
 
 def test_without_scale_the_softmax_saturates():
-    rows = {row["case"]: row for row in study_tables.entropy(fitting("entropy", suite("scaling")), array)}
+    rows = {row["case"]: row for row in tables.entropy(fitting("entropy", suite("scaling")), array)}
     root, none, linear = (rows[f"{kind}_256"] for kind in ("root", "unscaled", "linear"))
     assert none["entropy"] < 0.5 < root["entropy"] < linear["entropy"] <= linear["entropy_at_most"] == pytest.approx(np.log(32))
     assert none["largest_weight"] > 0.8 > root["largest_weight"] > linear["largest_weight"] >= 1 / 32
@@ -66,7 +65,7 @@ def test_without_scale_the_softmax_saturates():
 
 def test_only_positions_and_masks_by_place_notice_an_order():
     cases = suite("order")
-    rows = {row["case"]: row for row in study_tables.permutation(fitting("permutation", cases), array, cases)}
+    rows = {row["case"]: row for row in tables.permutation(fitting("permutation", cases), array, cases)}
     assert len(rows) == len(cases) / 2
     assert rows["plain"]["order"] == "2 3 1 0"
     unnoticed = {case for case, row in rows.items() if row["largest_difference"] < 1e-13}
@@ -75,7 +74,7 @@ def test_only_positions_and_masks_by_place_notice_an_order():
 
 
 def test_costs_are_those_of_the_formulas():
-    rows = study_tables.costs(fitting("costs", suite("costs")))
+    rows = tables.costs(fitting("costs", suite("costs")))
     assert len(rows) == 13
     for row in rows:
         length, d, heads = row["L"], row["d_model"], row["H"]
@@ -86,30 +85,30 @@ def test_costs_are_those_of_the_formulas():
         assert row["outputs_multiply_adds"] == length * d**2
         assert row["multiply_adds"] == 4 * length * d**2 + 2 * length**2 * d
         assert row["weights_bytes"] == 8 * heads * length**2
-    assert [row["L"] for row in study_tables.series(rows, "L")] == [16, 32, 64, 128, 256]
-    assert [row["d_model"] for row in study_tables.series(rows, "d_model")] == [8, 16, 32, 64, 128]
-    assert [row["H"] for row in study_tables.series(rows, "H")] == [1, 2, 4, 8, 16]
+    assert [row["L"] for row in tables.series(rows, "L")] == [16, 32, 64, 128, 256]
+    assert [row["d_model"] for row in tables.series(rows, "d_model")] == [8, 16, 32, 64, 128]
+    assert [row["H"] for row in tables.series(rows, "H")] == [1, 2, 4, 8, 16]
 
 
 def test_paths_by_hand():
-    assert study_tables.convolution(4).astype(int).tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
-    assert study_tables.paths(study_tables.convolution(4)).tolist() == [[1, 1, 2, 3], [1, 1, 1, 2], [2, 1, 1, 1], [3, 2, 1, 1]]
-    assert study_tables.recurrence_paths(3).tolist() == [[1, 0, 0], [2, 1, 0], [3, 2, 1]]
-    assert study_tables.paths(np.array([[True]])).tolist() == [[1]]
+    assert tables.convolution(4).astype(int).tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
+    assert tables.paths(tables.convolution(4)).tolist() == [[1, 1, 2, 3], [1, 1, 1, 2], [2, 1, 1, 1], [3, 2, 1, 1]]
+    assert tables.recurrence_paths(3).tolist() == [[1, 0, 0], [2, 1, 0], [3, 2, 1]]
+    assert tables.paths(np.array([[True]])).tolist() == [[1]]
     ring = np.array([[0, 0, 1], [1, 0, 0], [0, 1, 0]], dtype=bool)  # 0 to 1 to 2 to 0
-    assert study_tables.paths(ring).tolist() == [[3, 2, 1], [1, 3, 2], [2, 1, 3]]
+    assert tables.paths(ring).tolist() == [[3, 2, 1], [1, 3, 2], [2, 1, 3]]
 
 
 @pytest.mark.parametrize(("tokens", "width"), [(1, 3), (5, 1), (9, 3), (10, 5), (12, 7)])
 def test_longest_path_of_a_convolution(tokens: int, width: int):
-    radius, found = width // 2, study_tables.paths(study_tables.convolution(tokens, width))
+    radius, found = width // 2, tables.paths(tables.convolution(tokens, width))
     distance = abs(np.subtract.outer(np.arange(tokens), np.arange(tokens)))
     expected = np.where(distance == 0, 1, np.ceil(distance / radius) if radius else 0)
     assert found.tolist() == expected.tolist()
 
 
 def test_reach_of_convolution_recurrence_and_attention():
-    rows, drawn = study_tables.reach(fitting("reach", suite("reach")), array)
+    rows, drawn = tables.reach(fitting("reach", suite("reach")), array)
     found = {row["operation"]: row for row in rows}
     n, d = 8, 4
     assert [row["longest_path"] for row in rows] == [n - 1, n, 1, 1, n - 1, 4]
@@ -126,7 +125,7 @@ def test_reach_of_convolution_recurrence_and_attention():
 def test_a_table_says_what_its_columns_mean_and_spells_nan(tmp_path: Path):
     rows = [{"case": "a", "x": float("nan"), "n": 3}, {"case": "b", "x": 0.1, "n": 4}]
     facts = {"columns": {"case": "name", "x": "a number", "n": "a count"}}
-    write_study(tmp_path / "study", facts, rows, study_figures.page("Nothing", 1)[0], 50)
+    write_study(tmp_path / "study", facts, rows, figures.page("Nothing", 1)[0], 50)
     assert (tmp_path / "study.csv").read_bytes() == b"case,x,n\na,NaN,3\nb,0.1,4\n"
     assert json.loads((tmp_path / "study.json").read_text("utf-8")) == facts | {"rows": [rows[0] | {"x": "NaN"}, rows[1]]}
 

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import booleans, resolved, rotary
 
-from attention.whole import compute
-from compare import check_claim, compare_case, gates_of
-from references import torch_manual
-from references.torch_tools import DTYPES, tensor
-from strict_yaml import Document
-from suites import load_config, load_suite
+from worked_attention.cases.strict_yaml import Document
+from worked_attention.cases.suites import load_config, load_suite
+from worked_attention.referee.compare import check_claim, compare_case, gates_of
+from worked_attention.references import torch_manual
+from worked_attention.references.torch_tools import DTYPES, tensor
+from worked_attention.stages.whole import compute
 
 FOLDER = ROOT / "config" / "suites"
 THEMES = ("heads", "masks", "positions", "scores", "softmax", "cache", "precision", "gradients")

@@ -9,7 +9,7 @@ rule parameters:
         suite="config/suites/{suite}.yaml",
         files=lambda wildcards: SUITES[wildcards.suite]["files"],
         code=modules("parameters"),
-        schema="workflow/schemas/suite.schema.yaml",
+        schema="workflow/scripts/worked_attention/schemas/suite.schema.yaml",
     output:
         directory("results/{suite}/parameters"),
     log:

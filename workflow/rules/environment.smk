@@ -3,7 +3,7 @@
 It is written anew when a package, one of the variables or the state of git changes.
 """
 
-from environment_facts import digest, git_state, installed, variables
+from worked_attention.files.environment import digest, git_state, installed, variables
 
 
 rule environment:

@@ -5,7 +5,7 @@ all stages of a suite -> export/{suite}/manifest.json, README.md, plain/{case}/ 
 The ONNX tests need the package onnx; they are written anew when its version changes, and without it there are none.
 """
 
-from environment_facts import installed
+from worked_attention.files.environment import installed
 
 
 rule export_suite:
@@ -21,7 +21,7 @@ rule export_suite:
             then="results/{suite}/backward",
             otherwise=[],
         ),
-        code=modules("export"),
+        code=modules("export_suite"),
     output:
         directory("results/export/{suite}"),
     log:
@@ -31,7 +31,7 @@ rule export_suite:
     params:
         onnx=[package for package in installed() if package.startswith("onnx-")],
     script:
-        "../scripts/export.py"
+        "../scripts/export_suite.py"
 
 
 rule export:

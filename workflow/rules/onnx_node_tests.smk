@@ -7,7 +7,7 @@ In: the package. Out: onnx_node_tests.yaml, which holds the tests of Attention a
 rule onnx_node_tests:
     input:
         code=modules("onnx_node_tests"),
-        schema="workflow/schemas/suite.schema.yaml",
+        schema="workflow/scripts/worked_attention/schemas/suite.schema.yaml",
     output:
         suite="results/onnx_node_tests/onnx_node_tests.yaml",
         json="results/onnx_node_tests/verdicts.json",

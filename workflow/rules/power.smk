@@ -8,7 +8,7 @@ rule power:
     input:
         suites=expand("config/suites/{suite}.yaml", suite=SUITES),
         files=sorted({file for suite in SUITES.values() for file in suite["files"]}),
-        schema="workflow/schemas/suite.schema.yaml",
+        schema="workflow/scripts/worked_attention/schemas/suite.schema.yaml",
         code=modules("power"),
     output:
         json="results/power.json",

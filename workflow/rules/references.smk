@@ -4,7 +4,7 @@ In: a suite's parameters and stages. Out: references/{library} (arrays by refere
 A library that is not installed has no job; the comparison says so.
 """
 
-from references import LIBRARIES, present
+from worked_attention.references.registry import LIBRARIES, present
 
 PRESENT = present()
 COMPARED = [suite for suite in SUITES if SUITES[suite]["references"] == "all"]

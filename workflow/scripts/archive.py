@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from archives import members, write_archive
-from artifacts import logged
+from worked_attention.files.archives import members, write_archive
+from worked_attention.files.artifacts import logged
 
 with logged(snakemake.log[0]):
     paths = [path for name, path in snakemake.input.items() if name != "code" for path in ([path] if isinstance(path, str) else path)]

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from artifacts import logged, read_arrays, read_cases, read_json, write_json
-from attention.arrays import STAGES
-from compare import check_claim
-from conventions import Ours, compared
-from references import LIBRARIES
+from worked_attention.files.artifacts import logged, read_arrays, read_cases, read_json, write_json
+from worked_attention.referee.arithmetics import Ours, compared
+from worked_attention.referee.compare import check_claim
+from worked_attention.references.registry import LIBRARIES
+from worked_attention.stages.catalogue import STAGES
 
 NOTHING = {"arrays": {}, "first_divergence": None}
 NOT_INSTALLED = {"verdict": "not installed", **NOTHING}

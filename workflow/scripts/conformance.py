@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from artifacts import logged, read_json, write_json, write_text
-from matrix import picture, table, verdicts
+from worked_attention.conformance.matrix import picture, table, verdicts
+from worked_attention.files.artifacts import logged, read_json, write_json, write_text
 
 with logged(snakemake.log[0]):
     cells: dict[str, dict] = {suite: {} for suite in snakemake.params.suites}

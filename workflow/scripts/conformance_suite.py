@@ -3,11 +3,11 @@
 import gc
 from pathlib import Path
 
-from artifacts import logged, read_cases, write_json
-from attention.whole import from_parameters
-from cases import ITEMSIZE, usual_precision
-from conventions import Ours, compared, recast
-from references import LIBRARIES, adapter
+from worked_attention.cases.resolve import ITEMSIZE, usual_precision
+from worked_attention.files.artifacts import logged, read_cases, write_json
+from worked_attention.referee.arithmetics import Ours, compared, recast
+from worked_attention.references.registry import LIBRARIES, adapter
+from worked_attention.stages.whole import from_parameters
 
 gc.disable()  # see reference.py
 KEPT = ("verdict", "contract", "reason", "empty_row")

@@ -1,6 +1,6 @@
 """Rule contexts: see attention/contexts.py."""
 
-from artifacts import run_stage
-from attention import contexts
+from worked_attention.files.artifacts import run_stage
+from worked_attention.stages import contexts
 
 run_stage(snakemake, contexts.stage)

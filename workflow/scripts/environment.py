@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from artifacts import logged, write_json
-from environment_facts import describe
+from worked_attention.files.artifacts import logged, write_json
+from worked_attention.files.environment import describe
 
 with logged(snakemake.log[0]):
     write_json(Path(snakemake.output[0]), describe(dict(snakemake.params.git), Path(snakemake.input.lock)))

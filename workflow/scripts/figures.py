@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from artifacts import logged, read_arrays, read_suite, write_bytes
-from plots import case_figure, maps, overview_figure, write_png, write_svg
+from worked_attention.drawing.heatmaps import case_figure, maps, overview_figure, write_png, write_svg
+from worked_attention.files.artifacts import logged, read_arrays, read_suite, write_bytes
 
 
 def save(figure, path: Path, dpi: int) -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from jinja2 import Environment
 
-from artifacts import logged, write_json, write_text
-from referee.submissions import Unreadable, read_submission
-from referee.verdicts import judge_all, table
-from strict_yaml import printable
-from suites import load_suite
+from worked_attention.cases.strict_yaml import printable
+from worked_attention.cases.suites import load_suite
+from worked_attention.files.artifacts import logged, write_json, write_text
+from worked_attention.referee.report import judge_all, table
+from worked_attention.referee.submissions import Unreadable, read_submission
 
 for stream in (sys.stdout, sys.stderr):
     stream.reconfigure(encoding="utf-8", errors="backslashreplace")

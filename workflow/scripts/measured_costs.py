@@ -3,12 +3,12 @@
 import time
 from pathlib import Path
 
-import study_figures
-from artifacts import logged, read_arrays, read_suite
-from attention import contexts, outputs, projections, scores, weights
-from study_cases import fitting
-from study_files import write_study
-from study_tables import costs
+from worked_attention.cases.fitting import fitting
+from worked_attention.files.artifacts import logged, read_arrays, read_suite
+from worked_attention.stages import contexts, outputs, projections, scores, weights
+from worked_attention.studies import figures
+from worked_attention.studies.files import write_study
+from worked_attention.studies.tables import costs
 
 RUNS = 15
 STAGES = {"projections": projections, "scores": scores, "weights": weights, "contexts": contexts, "outputs": outputs}
@@ -42,4 +42,4 @@ with logged(snakemake.log[0]):
         arrays = read_arrays(Path(snakemake.input.parameters, case["name"]))
         rows.append({name: counted[name] for name in COLUMNS if name in counted} | measure(case, arrays))
     facts = {"suite": suite["name"], "study": "measured_costs", "columns": COLUMNS}
-    write_study(Path(snakemake.output[0], "costs"), facts, rows, study_figures.measured(rows), snakemake.params.looks["dpi"])
+    write_study(Path(snakemake.output[0], "costs"), facts, rows, figures.measured(rows), snakemake.params.looks["dpi"])

@@ -4,13 +4,13 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from artifacts import logged, write_json, write_text
+from worked_attention.files.artifacts import logged, write_json, write_text
 
 with logged(snakemake.log[0]):
     there = find_spec("onnx") is not None
     if there:
-        from node_tests import collect, judge, report, suite
-        from suites import load_suite
+        from worked_attention.cases.suites import load_suite
+        from worked_attention.conformance.onnx_node_tests import collect, judge, report, suite
 
         tests = collect()
         path = Path(snakemake.output.suite)

@@ -1,6 +1,6 @@
 """Rule outputs: see attention/outputs.py."""
 
-from artifacts import run_stage
-from attention import outputs
+from worked_attention.files.artifacts import run_stage
+from worked_attention.stages import outputs
 
 run_stage(snakemake, outputs.stage)

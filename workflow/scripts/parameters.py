@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from artifacts import logged, write_json, write_stage
-from attention import parameters
-from suites import load_suite
+from worked_attention.cases.suites import load_suite
+from worked_attention.files.artifacts import logged, write_json, write_stage
+from worked_attention.stages import parameters
 
 with logged(snakemake.log[0]):
     source, output = Path(snakemake.input.suite), Path(snakemake.output[0])

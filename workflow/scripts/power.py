@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from artifacts import logged, write_json, write_text
-from referee.power import power
-from suites import load_suite
+from worked_attention.cases.suites import load_suite
+from worked_attention.files.artifacts import logged, write_json, write_text
+from worked_attention.referee.power import power
 
 folder = Path("config/suites")
 with logged(snakemake.log[0]):

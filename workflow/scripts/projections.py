@@ -1,6 +1,6 @@
 """Rule projections: see attention/projections.py."""
 
-from artifacts import run_stage
-from attention import projections
+from worked_attention.files.artifacts import run_stage
+from worked_attention.stages import projections
 
 run_stage(snakemake, projections.stage)

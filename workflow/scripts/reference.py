@@ -3,8 +3,8 @@
 import gc
 from pathlib import Path
 
-from artifacts import logged, read_arrays, read_suite, write_array, write_json
-from references import LIBRARIES, adapter
+from worked_attention.files.artifacts import logged, read_arrays, read_suite, write_array, write_json
+from worked_attention.references.registry import LIBRARIES, adapter
 
 gc.disable()  # what a library makes while it is imported stays; to search that for garbage takes a tenth of this job
 

@@ -1,6 +1,6 @@
 """Rule scores: see attention/scores.py."""
 
-from artifacts import run_stage
-from attention import scores
+from worked_attention.files.artifacts import run_stage
+from worked_attention.stages import scores
 
 run_stage(snakemake, scores.stage)

@@ -3,11 +3,10 @@
 from functools import partial
 from pathlib import Path
 
-import study_figures
-import study_tables
-from artifacts import logged, read_array, read_suite
-from study_cases import fitting
-from study_files import write_study
+from worked_attention.cases.fitting import fitting
+from worked_attention.files.artifacts import logged, read_array, read_suite
+from worked_attention.studies import figures, tables
+from worked_attention.studies.files import write_study
 
 with logged(snakemake.log[0]):
     source = snakemake.input
@@ -21,16 +20,16 @@ with logged(snakemake.log[0]):
 
     for study in suite["studies"]:
         chosen = fitting(study, named)
-        draw = getattr(study_figures, study)
+        draw = getattr(figures, study)
         match study:
             case "costs":
-                rows = study_tables.costs(chosen)
+                rows = tables.costs(chosen)
             case "permutation":
-                rows = study_tables.permutation(chosen, array, named)
+                rows = tables.permutation(chosen, array, named)
             case "reach":
-                rows, drawn = study_tables.reach(chosen, array)
+                rows, drawn = tables.reach(chosen, array)
                 draw = partial(draw, drawn=drawn)
             case _:
-                rows = getattr(study_tables, study)(chosen, array)
-        facts = {"suite": suite["name"], "study": study, "columns": study_tables.COLUMNS[study]}
+                rows = getattr(tables, study)(chosen, array)
+        facts = {"suite": suite["name"], "study": study, "columns": tables.COLUMNS[study]}
         write_study(Path(snakemake.output[0], study), facts, rows, draw(rows), snakemake.params.looks["dpi"])

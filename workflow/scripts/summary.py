@@ -4,8 +4,8 @@ from pathlib import Path
 
 from jinja2 import Environment
 
-from artifacts import logged, write_json, write_text
-from summaries import summarise, table
+from worked_attention.files.artifacts import logged, write_json, write_text
+from worked_attention.files.summary import summarise, table
 
 with logged(snakemake.log[0]):
     summary, rows = summarise([Path(folder) for folder in snakemake.input.comparisons])

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from artifacts import logged, read_cases, write_array, write_json
-from compare import compare_arrays, verdict_on
-from referee.bounds import bounds, centres, roundoffs
-from referee.truth import truth
+from worked_attention.files.artifacts import logged, read_cases, write_array, write_json
+from worked_attention.referee.bounds import bounds, centres, roundoffs
+from worked_attention.referee.compare import compare_arrays, verdict_on
+from worked_attention.referee.truth import truth
 
 with logged(snakemake.log[0]):
     output = Path(snakemake.output[0])

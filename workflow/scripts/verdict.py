@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from artifacts import logged, read_json, write_text
-from summaries import failure_line
+from worked_attention.files.artifacts import logged, read_json, write_text
+from worked_attention.files.summary import failure_line
 
 with logged(snakemake.log[0]):
     text = Path(snakemake.input.text).read_text("utf-8")

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from archives import check_archive
+from worked_attention.files.archives import check_archive
 
 for stream in (sys.stdout, sys.stderr):
     stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -1,0 +1,106 @@
+"""The arrays that a case writes out or names as a file: their shapes, and whether they hold what they should."""
+
+import math
+import os
+import re
+import sys
+from collections.abc import Callable
+from math import prod
+from pathlib import Path
+
+from worked_attention.cases.strict_yaml import short, shown
+
+Report = Callable[[tuple, str], None]
+LARGEST = {
+    "float64": sys.float_info.max,
+    "float32": float.fromhex("0x1.fffffep+127"),
+    "float16": 65504.0,
+    "bfloat16": float.fromhex("0x1.fep+127"),
+}
+PRINTED = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?")
+SPELLED = ("NaN", "Infinity", "-Infinity")  # as the JSON files spell them; .nan and .inf are taken for slips
+
+
+def given_shape(spec: list | dict, folder: Path, biggest: float, dtype: str, where: tuple, fail: Report) -> tuple | None:
+    """Shape of a literal or a file; None if the case's sizes give it."""
+    if isinstance(spec, list):
+        return _literal_shape(spec, biggest, dtype, where, fail)
+    return _file_shape(spec["file"], folder, biggest, dtype, (*where, "file"), fail) if "file" in spec else None
+
+
+def _literal_shape(value: list, biggest: float, dtype: str, where: tuple, fail: Report) -> tuple:
+    axes, inner = [], value
+    while isinstance(inner, list):
+        axes.append(len(inner))
+        inner = inner[0] if inner else None
+    if prod(axes) > biggest:
+        fail(where, f"holds {prod(axes):,} numbers, more than limits.max_array_mb allows; make it smaller or raise the limit")
+        return tuple(axes)
+
+    def walk(item: object, depth: int, path: tuple) -> None:
+        if depth < len(axes) and not isinstance(item, list):
+            fail(path, f"is {shown(item)}, should be a list of {axes[depth]}, as the first one is")
+        elif depth < len(axes) and len(item) != axes[depth]:
+            fail(path, f"has length {len(item)}, the first one has {axes[depth]}; make all as long as that")
+        elif depth < len(axes):
+            for i, child in enumerate(item):
+                walk(child, depth + 1, (*path, i))
+        elif dtype == "bool":
+            if item not in (0, 1):
+                fail(path, f"is {shown(item)}, should be true or false (or 1 or 0)")
+        elif isinstance(item, str) and item in SPELLED:
+            pass
+        elif isinstance(item, bool) or not isinstance(item, int | float):
+            quoted = isinstance(item, str) and PRINTED.fullmatch(item)
+            fail(path, f"is {shown(item)}, should be a number{', without quotes' if quoted else ''}")
+        elif not abs(item) <= LARGEST[dtype]:
+            meant = (
+                f'; if you mean it, write "{SPELLED[0] if math.isnan(item) else SPELLED[1 + (item < 0)]}"'
+                if not math.isfinite(item)
+                else ""
+            )
+            fail(path, f"is {item}, should be a finite number, in {dtype} at most {LARGEST[dtype]:.4g}{meant}")
+
+    if 0 in axes:
+        fail(where, "is empty; give at least one token and one number each")
+    else:
+        walk(value, 0, where)
+    return tuple(axes)
+
+
+def _file_shape(name: str, folder: Path, biggest: float, dtype: str, where: tuple, fail: Report) -> tuple | None:
+    """Shape of the array in a .npy file; None after `fail` if the file is not what it should be."""
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        wrong = "lies outside the suites' folder; put it beside the suite and name it from there"
+    elif not os.path.isfile(folder / name):
+        wrong = f"is not there; it is looked for in {folder.as_posix()}"
+    else:
+        axes, wrong = _opened(folder / name, biggest, dtype)
+    if wrong:
+        fail(where, f"{short(name)!r} {wrong}")
+        return None
+    return axes
+
+
+def _opened(path: Path, biggest: float, dtype: str) -> tuple[tuple, str | None]:
+    """Shape of the array in the .npy file at `path`, and what is wrong with it."""
+    import numpy as np
+
+    mend = "; save it with numpy.save from an array of floats"
+    try:
+        with path.open("rb") as file:
+            if file.read(6) != b"\x93NUMPY":
+                return (), f"is not a .npy file (pickles, text and .npz are not read){mend}"
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # a damaged header makes numpy raise all sorts
+        return (), f"{'holds Python objects' if 'Python objects' in str(error) else 'is damaged or cut short'}{mend}"
+    if array.dtype.kind not in ("b" if dtype == "bool" else "fiu"):
+        return (), f"holds {array.dtype.name}, not real numbers{mend}"
+    if array.size == 0:
+        return (), f"is empty, of shape {list(array.shape)}; give at least one token and one number each"
+    if array.size > biggest:
+        return (), f"of shape {list(array.shape)} is larger than limits.max_array_mb; make it smaller or raise the limit"
+    if dtype == "bool":
+        return array.shape, None
+    finite = (np.abs(array) <= LARGEST[dtype]).all()
+    return array.shape, None if finite else f"holds NaN, infinity or more than {dtype} can hold; every number must be finite"

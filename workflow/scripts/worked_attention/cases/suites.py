@@ -1,0 +1,311 @@
+"""From config/ to fully resolved cases: read, check against the schemas, follow `extends`, resolve.
+
+Everything wrong with the config and with all its suites is collected and raised at once as `Problems`.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from worked_attention.cases.fitting import STUDIES, fitting
+from worked_attention.cases.resolve import resolve
+from worked_attention.cases.strict_yaml import FLOAT, INTEGER, Document, Problem, Problems, did_you_mean, kind, short, shown
+
+NAME = re.compile(r"[a-z0-9_]+")
+RESERVED = ("archive", "logs", "studies", "conformance", "judge", "export", "power")  # folders of results/
+NOT_INHERITED = ("title", "look", "extends", "claims")
+SCHEMAS = Path(__file__).parent.parent / "schemas"
+
+
+def load_config(path: Path, overrides: dict) -> dict:
+    """The checked config: the file at `path`, what the command line gave (`overrides`) over it, defaults under it.
+
+    Raises `Problems`.
+    """
+    document = Document(path, path.as_posix())
+    schema = _schema("config")
+    data = document.data
+    problems = list(document.problems)
+    overrides = _as_meant(overrides, schema)
+    if not isinstance(data, dict):
+        problems.append(Problem(document.name, None, None, None, f"{_holds(data)}, should hold a mapping such as `suites: all`"))
+        raise Problems(problems)
+    for source, values, line in ((document.name, data, document.line), ("--config", overrides, lambda _: None)):
+        for where, message in _violations(schema, values):
+            problem = Problem(source, line(where), None, _dotted(where), message)
+            if not _said(problem, document.problems):
+                problems.append(problem)
+    if problems:
+        raise Problems(problems)
+    config = {}
+    for key, rule in schema["properties"].items():
+        value = overrides.get(key, data.get(key, rule["default"]))
+        if rule["type"] == "object":
+            inner = {name: sub["default"] for name, sub in rule["properties"].items()}
+            value = inner | data.get(key, {}) | overrides.get(key, {})
+        config[key] = value
+    return config
+
+
+def _as_meant(given: Any, rule: dict) -> Any:
+    """`given` as its schema asks for it: Snakemake makes text of numbers within --config mappings, and null of an empty text."""
+    if isinstance(given, dict):
+        known = rule.get("properties", {})
+        return {key: _as_meant(value, known.get(key, {})) for key, value in given.items()}
+    if given is None and rule.get("default") == "":
+        return ""
+    if isinstance(given, str) and rule.get("type") in ("number", "integer"):
+        return int(given) if INTEGER.match(given) else float(given) if FLOAT.match(given) else given
+    return given
+
+
+def load_suites(config: dict, folder: Path) -> dict[str, dict]:
+    """Every suite that `config` names, from `folder`, by name: {description, figures, studies, files, cases}. Raises `Problems`."""
+    found = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    misnamed = [path for path in sorted(folder.glob("*.[yY]*")) if path.suffix.lower() in (".yml", ".yaml") and path.suffix != ".yaml"]
+    problems = [Problem(path.as_posix(), None, None, None, "the name of a suite ends in .yaml; rename the file") for path in misnamed]
+    names = list(found) if config["suites"] == "all" else config["suites"]
+    if not names and not misnamed:
+        problems.append(Problem(folder.as_posix(), None, None, None, "holds no suite; add one, as config/README.md shows"))
+    suites = {}
+    for name in names:
+        try:
+            if name not in found:
+                source, message = f"{(folder.parent / 'config.yaml').as_posix()} or --config", f"no suite {name} in {folder.as_posix()}"
+                raise Problems([Problem(source, None, None, "suites", message + did_you_mean(name, found))])
+            suites[name] = load_suite(found[name], config["limits"])
+        except Problems as error:
+            problems += error.problems
+    if problems:
+        raise Problems(problems)
+    return suites
+
+
+def load_suite(path: Path, limits: dict) -> dict:
+    """One suite: {name, description, figures: [case], studies: [study], files: [parameter files], cases: {name: resolved case}}.
+
+    `limits` is the config's. Raises `Problems`.
+    """
+    document = Document(path, path.as_posix())
+    suite = _Suite(document, path, limits)
+    if suite.problems:
+        raise Problems(sorted(suite.problems, key=lambda p: p.line or 0))
+    return suite.result
+
+
+class _Suite:
+    """The loading of one suite: `problems` found, and `result` if there are none."""
+
+    def __init__(self, document: Document, path: Path, limits: dict):
+        self.document, self.problems = document, list(document.problems)
+        self.schema = _schema("suite")
+        self.case_schema = self.schema["$defs"]["case"]
+        data = document.data
+        if not NAME.fullmatch(path.stem) or path.stem in RESERVED:
+            taken = "is taken by a folder of results/" if path.stem in RESERVED else "should have only small letters, digits and _"
+            self._report((), f"the name {path.stem} {taken}; rename the file")
+        if not isinstance(data, dict):
+            self._report((), f"{_holds(data)}, should hold a mapping with `cases:`")
+            return
+        for where, message in _violations(self.schema, data):
+            self._report(where, message)
+        self.raw = data.get("cases")
+        self.raw = {n: c for n, c in self.raw.items() if isinstance(c, dict)} if isinstance(self.raw, dict) else {}
+        cases = {name: self._case(name, path, limits) for name in self.raw}
+        figures = data.get("figures", "all")
+        for i, name in enumerate(figures if isinstance(figures, list) else []):
+            if name not in self.raw:
+                self._report(("figures", i), f"no case {name} in this suite{did_you_mean(name, self.raw)}")
+        studies = data.get("studies", [])
+        for i, study in enumerate([] if self.problems else studies):
+            if not fitting(study, cases):
+                self._report(("studies", i), f"no case of this suite fits {study}: it needs {STUDIES[study][0]}")
+        if not self.problems:
+            specs = [spec for case in cases.values() for spec in case["parameters"].values()]
+            files = [spec["file"] for spec in specs if isinstance(spec, dict) and "file" in spec]
+            self.result = {
+                "name": path.stem,
+                "description": data.get("description", ""),
+                "figures": {"all": list(cases), "none": []}[figures] if isinstance(figures, str) else figures,
+                "studies": studies,
+                "references": data.get("references", "all"),
+                "files": sorted({(path.parent / file).as_posix() for file in files}),
+                "cases": cases,
+            }
+
+    def _report(self, where: tuple, message: str, lineage: list[str] | None = None) -> None:
+        """Note a problem at `where`; for a case, on the line of the case of its `lineage` that says it."""
+        case, field = None, where
+        if len(where) > 1 and where[0] == "cases":
+            case, field = where[1], where[2:]
+        places = [("cases", name, *field) for name in lineage or []] + [where]
+        place = next((p for p in places if self.document.has(p)), None)
+        if place is None:  # say it where the nearest thing around it stands
+            place = next((p for p in places if field and self.document.has(p[:3])), where)
+        problem = Problem(self.document.name, self.document.line(place), case, _dotted(field), message)
+        again = any((p.line, p.field, p.message) == (problem.line, problem.field, message) for p in self.problems)
+        if not again and not _said(problem, self.document.problems):
+            self.problems.append(problem)
+
+    def _lineage(self, name: str) -> list[str] | None:
+        """The case, the one it extends, and so on; None if a link is wrong (which is reported)."""
+        lineage = [name]
+        while "extends" in self.raw[lineage[-1]]:
+            parent = self.raw[lineage[-1]]["extends"]
+            where = ("cases", lineage[-1], "extends")
+            if not isinstance(parent, str):
+                self._report(where, f"is {shown(parent)}, should be the name of a case")
+                return None
+            if parent not in self.raw:
+                others = [other for other in self.raw if other not in lineage]
+                self._report(where, f"no case {short(parent)} in this suite{did_you_mean(parent, others)}")
+                return None
+            if parent in lineage:
+                circle = lineage[lineage.index(parent) :]
+                first = circle.index(min(circle, key=list(self.raw).index))  # so that each circle is told once
+                circle = circle[first:] + circle[: first + 1]
+                self._report(("cases", circle[0], "extends"), f"goes in a circle: {' -> '.join(circle)}; remove one of these")
+                return None
+            lineage.append(parent)
+        return lineage
+
+    def _case(self, name: str, path: Path, limits: dict) -> dict | None:
+        lineage = self._lineage(name)
+        if lineage is None:
+            return None
+        merged: dict = {}
+        for ancestor in reversed(lineage):
+            own = {k: v for k, v in self.raw[ancestor].items() if k not in NOT_INHERITED or ancestor == name}
+            merged = self._merge(merged, own, ("cases", ancestor))
+        merged.pop("extends", None)
+
+        def report(where: tuple, message: str) -> None:
+            self._report(("cases", name, *where), message, lineage)
+
+        before = len(self.problems)
+        violations = list(_violations(self.case_schema, merged))
+        for where, message in violations:
+            report(where, message)
+        unread = {problem.case for problem in self.document.problems}
+        if violations or len(self.problems) > before or not unread.isdisjoint(lineage):
+            return None
+        return resolve(merged, path.stem, name, path.parent, limits, report)
+
+    def _merge(self, base: dict, change: dict, where: tuple) -> dict:
+        """`change` over `base`: mappings of a case key by key, all else replaced whole; null removes."""
+        result = dict(base)
+        for key, value in change.items():
+            if value is None:
+                if result.pop(key, None) is None:
+                    self._report((*where, key), "null removes what is inherited, but nothing is inherited here; leave the key out")
+            elif isinstance(value, dict) and len(where) == 2:
+                result[key] = self._merge(base.get(key) or {}, value, (*where, key)) if isinstance(base.get(key, {}), dict) else value
+            else:
+                result[key] = value
+        return result
+
+
+@cache
+def _schema(name: str) -> dict:
+    """A schema with every `$ref: "#/$defs/NAME"` replaced by what it names, which is quicker than to follow it for each case."""
+    path = SCHEMAS / f"{name}.schema.yaml"
+    schema = Document(path, path.name).data
+
+    def inlined(node: Any) -> Any:
+        if isinstance(node, list):
+            return [inlined(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        named = inlined(schema["$defs"][node["$ref"].rsplit("/", 1)[1]]) if "$ref" in node else {}
+        return named | {key: inlined(item) for key, item in node.items() if key != "$ref"}
+
+    return inlined(schema)
+
+
+@cache
+def _validator() -> type:
+    """The class of jsonschema, with 2.0 no whole number and NaN and infinity no numbers; made once, for making it takes milliseconds."""
+    import jsonschema
+
+    strict = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {
+            "integer": lambda _, v: isinstance(v, int) and not isinstance(v, bool),
+            "number": lambda _, v: isinstance(v, int | float) and not isinstance(v, bool) and abs(v) <= sys.float_info.max,
+        }
+    )
+    return jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=strict)
+
+
+def _violations(schema: dict, value: Any) -> Iterator[tuple[tuple, str]]:
+    """Each (path, message) where `value` does not fit `schema`."""
+    for error in _validator()(schema).iter_errors(value):
+        yield from _explain(error)
+
+
+def _explain(error) -> Iterator[tuple[tuple, str]]:
+    """A jsonschema error as (path, message) in words of the user."""
+    where, value, rule = tuple(error.absolute_path), error.instance, error.validator_value
+    if "propertyNames" in error.absolute_schema_path:
+        limit = f"at most {rule} of them" if error.validator == "maxLength" else "nothing else"
+        yield (*where, value), f"the name {short(value)!r} should have small letters, digits and _, {limit}"
+        return
+    match error.validator:
+        case "additionalProperties":
+            known = error.schema["properties"]
+            for key in [key for key in value if key not in known]:
+                yield (*where, key), f"unknown key{did_you_mean(key, known)}"
+        case "type" | "pattern":
+            yield where, f"is {shown(value)}, should be {_expected(error.schema, value)}"
+        case "enum" if isinstance(value, str):
+            yield where, f"is {shown(value)}, should be {' or '.join(rule)}"
+        case "enum":
+            pass  # the type is wrong, too, and says so
+        case "required":
+            for key in [key for key in rule if key not in value]:
+                yield where, f"{key} is missing; add it"
+        case "minItems" | "minProperties":
+            yield where, "is empty; give at least one"
+        case "maxProperties":
+            yield where, f"says {' and '.join(map(short, value))}; choose one"
+        case "uniqueItems":
+            twice = next(item for i, item in enumerate(value) if item in value[:i])
+            yield where, f"names {shown(twice)} twice; name it once"
+        case "minimum":
+            yield where, f"is {value}, should be at least {rule}"
+        case "exclusiveMinimum":
+            yield where, f"is {value}, should be more than {rule}"
+        case "maximum":
+            yield where, f"is {value}, should be at most {rule}"
+        case _:
+            yield where, short(error.message)
+
+
+def _expected(schema: dict, value: Any) -> str:
+    """What `schema` takes, in words; with advice if `value` is a number in quotes."""
+    names = {"array": "a list", "object": "a mapping", "string": "text", "number": "a finite number", "integer": "a whole number"}
+    if "pattern" in schema:
+        choices = re.sub(r"^\^\(?|\)?\$$|\\", "", schema["pattern"]).replace("|", " or ")
+        names["string"] = "a name of small letters, digits and _" if "[" in choices else choices
+    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+    advice = ""
+    if isinstance(value, str) and not {"number", "integer"}.isdisjoint(types) and re.fullmatch(r"[-+0-9.eE]*[0-9]", value):
+        advice = "; write the number without quotes"
+    elif isinstance(value, str) and "array" in types and "object" not in types:
+        advice = f"; write [{short(value)}]"
+    return " or ".join(names[name] for name in types) + advice
+
+
+def _said(problem: Problem, problems: list[Problem]) -> bool:
+    """Whether one of `problems` is about the same place."""
+    return any(p.field == problem.field and (p.line == problem.line or p.case == problem.case) for p in problems)
+
+
+def _holds(data: Any) -> str:
+    return "is empty" if data is None else f"holds {kind(data)}"
+
+
+def _dotted(path: tuple) -> str | None:
+    return ".".join(map(str, path)) or None

@@ -1,0 +1,88 @@
+"""What others show, judged in the arithmetic and under the convention that they follow, and what they do with a query without keys."""
+
+import numpy as np
+
+from worked_attention.cases.resolve import usual_precision
+from worked_attention.referee.bounds import strictest
+from worked_attention.referee.compare import compare_case, gates_of
+from worked_attention.stages.projections import latest
+from worked_attention.stages.scores import repeat_heads
+from worked_attention.stages.whole import from_parameters
+
+Arrays = dict[str, np.ndarray]
+
+
+class Ours:
+    """Our numbers of one case, in the arithmetic and under the convention of whoever is compared with them; each computed once."""
+
+    def __init__(self, case: dict, arrays: Arrays, gates: dict):
+        """case: resolved. arrays: all of its stages. gates: the config's."""
+        self.case, self.arrays, self.gates = case, arrays, gates
+        self._known: dict[tuple, tuple[dict, Arrays, dict]] = {}
+
+    def under(self, dtype: str, convention: str | None = None) -> tuple[dict, Arrays, dict]:
+        """(case, arrays, largest differences that pass) in `dtype`, and under `convention`, `option: choice` of the mask."""
+        if (dtype, convention) not in self._known:
+            case, arrays = self.case, self.arrays
+            if convention:
+                option, choice = convention.split(": ")
+                case = {**case, "mask": {**case["mask"], option: choice}}
+            if dtype != case["dtype"] or convention:
+                case, parameters = recast(case, arrays, dtype)
+                arrays = from_parameters(case, parameters)
+            self._known[dtype, convention] = case, arrays, gates_of(case, arrays, self.gates)
+        return self._known[dtype, convention]
+
+
+def recast(case: dict, arrays: Arrays, dtype: str) -> tuple[dict, Arrays]:
+    """The case and its parameters in another dtype, with the precision that is usual for it; in its own dtype as they are."""
+    given = {name: arrays[name] for name in case["arrays"]["parameters"]}
+    if dtype == case["dtype"]:
+        return case, given
+    with np.errstate(over="ignore"):
+        cast = {name: array if array.dtype == bool else array.astype(dtype) for name, array in given.items()}
+    lost = [name for name, array in cast.items() if not np.array_equal(np.isfinite(array), np.isfinite(given[name]))]
+    return {**case, "dtype": dtype, "precision": usual_precision(dtype), "spelled": sorted({*case["spelled"], *lost})}, cast
+
+
+def arithmetic(case: dict, theirs: Arrays) -> str:
+    """The dtype of what a reference shows, where it is narrower than that of the case."""
+    dtypes = [array.dtype for array in theirs.values() if array.dtype.kind != "b"]
+    return min([np.dtype(case["dtype"]), *dtypes], key=lambda dtype: dtype.itemsize).name
+
+
+def compared(ours: Ours, theirs: Arrays, convention: str | None) -> dict:
+    """`compare_case`, in the arithmetic of the reference (`contract`), where that is narrower; and its `empty_row`, if it shows one.
+
+    A difference is a `convention` and no failure if ours under the `convention` that the reference follows is what it shows.
+    """
+    contract = arithmetic(ours.case, theirs)
+    case, arrays, allowed = ours.under(contract)
+    result = compare_case(arrays, theirs, allowed)
+    if result["verdict"] == "fail" and convention:
+        _, other, allowed = ours.under(contract, convention)
+        if compare_case(other, theirs, allowed)["verdict"] == "pass":
+            result |= {"verdict": "convention", "reason": f"follows {convention}", "first_divergence": None}
+    if contract in ("float16", "bfloat16"):  # the strictest of the named contracts that holds for all that they show
+        shown = {name: array for name, array in theirs.items() if name in arrays}
+        contract = strictest(case, arrays, shown) or "none"
+    row = empty_row(ours.arrays, theirs)
+    return {**result, "contract": contract} | ({"empty_row": row} if row else {})
+
+
+def empty_row(ours: Arrays, theirs: Arrays) -> str | None:
+    """What a reference makes of queries that see no key: zero, nan, uniform or other; None where there are none, or it does not show.
+
+    Read from its weights, or else from its contexts: 0, NaN, or the mean of the values.
+    """
+    rows = (ours["masked"] == -np.inf).all(axis=-1)
+    if not rows.any() or not {"weights", "contexts"} & set(theirs):
+        return None
+    if "weights" in theirs:
+        found, uniform = theirs["weights"][rows], 1 / ours["masked"].shape[-1]
+    else:
+        values = repeat_heads(latest(ours, "v"), rows.shape[-2]).astype(np.float64).mean(axis=-2, keepdims=True)
+        found, uniform = theirs["contexts"][rows], np.broadcast_to(values, theirs["contexts"].shape)[rows]
+    found = found.astype(np.float64)
+    words = {"zero": (found == 0).all(), "nan": np.isnan(found).all(), "uniform": np.allclose(found, uniform, rtol=0.01, atol=0.01)}
+    return next((word for word, so in words.items() if so), "other")

@@ -1,0 +1,79 @@
+"""All verdicts on a submission together: the one file that holds them, and the table that people read."""
+
+from collections import Counter
+
+import numpy as np
+
+from worked_attention.cases.strict_yaml import printable
+from worked_attention.referee.diagnosis import Diagnoser
+from worked_attention.referee.judge import judge_case
+from worked_attention.referee.submissions import Key, Sent, Submission
+
+SHOWN = 40  # rows of the table; with more cases it leaves out those that are right or were left out
+QUIET = ("right", "unsupported", "not sent")
+
+
+def judge_all(submission: Submission, parameters: dict[Key, dict[str, np.ndarray]], suites: dict[str, dict]) -> dict:
+    """{submission, counts: {verdict: cases}, cases: {"suite/case": verdict}, missing: {suite: [case]}, notes}."""
+    diagnoser = Diagnoser()
+    verdicts = {}
+    for (suite, name), sent in submission.cases.items():
+        verdicts[f"{suite}/{name}"] = _verdict(suites[suite]["cases"][name], parameters[suite, name], sent, diagnoser)
+    touched = {suite for suite, _ in submission.cases}
+    missing = {suite: [c for c in suites[suite]["cases"] if (suite, c) not in submission.cases] for suite in suites if suite in touched}
+    return {
+        "submission": submission.name,
+        "counts": dict(Counter(verdict["verdict"] for verdict in verdicts.values())),
+        "cases": verdicts,
+        "missing": {suite: cases for suite, cases in missing.items() if cases},
+        "notes": [printable(note) for note in submission.notes],
+    }
+
+
+def _verdict(case: dict, parameters: dict, sent: Sent, diagnoser: Diagnoser) -> dict:
+    """The judge's verdict; where files could not be read, the case cannot be right."""
+    nothing = {"verdict": sent.word, "contract": None, "first_wrong_stage": None, "diagnosis": None, "worst": None, "stages": {}}
+    verdict = judge_case(case, parameters, sent.arrays, diagnoser) if sent.arrays else nothing
+    if sent.problems and verdict["verdict"] == "right":
+        verdict |= {"verdict": sent.word, "contract": None}
+    return verdict | {"problems": [printable(problem) for problem in sent.problems]}
+
+
+def table(verdict: dict) -> str:
+    """A row for each case (with many, for each that is wrong or could not be judged), the counts, and what else there is to say."""
+    cases = verdict["cases"]
+    shown = {key: case for key, case in cases.items() if len(cases) <= SHOWN or case["verdict"] not in QUIET}
+    rows = [["case", "verdict", "says"]] + [[key, case["verdict"], _says(case)] for key, case in list(shown.items())[: 5 * SHOWN]]
+    widths = [max(len(row[i]) for row in rows) for i in range(2)]
+    lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}".rstrip() for row in rows if shown]
+    lines[1:1] = [f"{'-' * widths[0]}  {'-' * widths[1]}  ----"] * bool(shown)
+    if len(shown) > 5 * SHOWN:
+        lines.append(f"... and {len(shown) - 5 * SHOWN} more")
+    counts = ", ".join(f"{count} {word}" for word, count in sorted(verdict["counts"].items()))
+    lines.append(f"\n{len(cases)} cases: {counts}")
+    lines += [f"not sent, of {suite}: {len(missing)} cases" for suite, missing in verdict["missing"].items()]
+    lines += verdict["notes"][:SHOWN]
+    if len(verdict["notes"]) > SHOWN:
+        lines.append(f"... and {len(verdict['notes']) - SHOWN} more notes in verdict.json")
+    return "\n".join(lines) + "\n"
+
+
+def _says(case: dict) -> str:
+    """One verdict in a line."""
+    parts = []
+    if case["verdict"] == "right":
+        parts.append(f"in {case['contract']}")
+    if case["first_wrong_stage"]:
+        parts.append(f"first wrong: {case['first_wrong_stage']}")
+        worst = case["worst"]
+        if "reason" in worst:
+            parts.append(f"{worst['array']} {worst['reason']}")
+        else:
+            parts.append(f"{worst['array']}{worst['index']} is {_short(worst['got'])}, should be {_short(worst['expected'])}")
+    if case["diagnosis"]:
+        parts.append(case["diagnosis"]["sentence"])
+    return "; ".join(parts + case["problems"])
+
+
+def _short(number: float | str | bool) -> str:
+    return f"{number:.9g}" if isinstance(number, float) else str(number)

@@ -1,0 +1,87 @@
+"""torch.manual: linear, matmul and softmax of torch, one after the other, and autograd for the gradients."""
+
+import numpy as np
+import torch
+
+from worked_attention.references import torch_tools
+from worked_attention.references.torch_tools import DTYPES, finish, numpy, tensor
+
+
+def supports(case: dict) -> str | None:
+    """Every case but those whose sums are to be rounded term by term, or made in less than the case's dtype."""
+    if case["dtype"] == "float64" and case["precision"]["accumulate"] != "float64":
+        return "sums float64 in float64"
+    return None if case["precision"]["accumulate"] in ("float64", "float32") else "sums in float32 or float64"
+
+
+def convention(case: dict) -> str | None:
+    """It follows the conventions of every case."""
+    return None
+
+
+def run(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every array of the case."""
+    p = {name: tensor(array) for name, array in arrays.items()}
+    if case["backward"]:
+        p = {name: x.requires_grad_() if x.is_floating_point() and name != "upstream" else x for name, x in p.items()}
+    made = torch_tools.heads(case, p)
+    wide = DTYPES[case["precision"]["accumulate"]]
+
+    def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return (a.to(wide) @ b.to(wide)).to(DTYPES[case["dtype"]])
+
+    if "scaled" in p:
+        made["scaled"] = p["scaled"]
+    else:
+        groups = case["heads"] // case["kv_heads"]
+        made["qk"] = product(made["Q"], made["K"].repeat_interleave(groups, dim=-3).mT)
+        made["scaled"] = made["qk"] * case["scale_factor"]
+    scores = made["scaled"]
+    if case["softcap"]:
+        scores = made["capped"] = torch.tanh(scores / case["softcap"]) * case["softcap"]
+    if (added := torch_tools.bias(case, p)) is not None:
+        made["bias"] = added.expand_as(scores)
+        scores = scores + added
+    keep = torch_tools.keep(case, p)
+    if keep is not None:
+        made["keep"] = keep.expand_as(scores)
+        fill = {"-inf": -torch.inf, "finfo_min": torch.finfo(scores.dtype).min}.get(case["mask"]["fill"], case["mask"]["fill"])
+        fill = torch.tensor(fill, dtype=torch.float64).to(scores.dtype)
+        scores = torch.where(keep, scores, fill)
+    made["masked"] = scores
+    made["weights"] = weights(case, scores, p.get("sinks"))
+    used = made["weights"]
+    if "dropout_keep" in p:
+        used = made["dropped"] = made["weights"] * p["dropout_keep"] / (1 - case["dropout"])
+    if "V" in made:
+        made |= finish(product(used, made["V"].repeat_interleave(case["heads"] // case["kv_heads"], dim=-3)), p)
+    if case["backward"]:
+        made |= gradients(case, p, made)
+    return {name: numpy(x) for name, x in made.items() if len(name) > 1 or name in "qkv"}
+
+
+def weights(case: dict, scores: torch.Tensor, sinks: torch.Tensor | None) -> torch.Tensor:
+    """The softmax with what joins its denominator as one more column, cut off afterwards; empty rows by the case's policy."""
+    scores = scores.to(DTYPES[case["precision"]["softmax"]])
+    if case["softmax"] == "hardmax":
+        found = torch.nn.functional.one_hot(scores.argmax(dim=-1), scores.shape[-1]) * (scores > -torch.inf)
+        return found.to(DTYPES[case["dtype"]])
+    if case["softmax"] == "plus_one":
+        sinks = scores.new_zeros(case["heads"])
+    keys = scores.shape[-1]
+    if sinks is not None:
+        column = sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
+        scores = torch.cat([scores, column], dim=-1)
+    empty = (scores == -torch.inf).all(dim=-1, keepdim=True)
+    policy = {"zero": 0.0, "nan": torch.nan, "uniform": 1 / keys}.get(case["mask"]["empty_row"], torch.nan)
+    found = torch.where(empty, policy, torch.softmax(scores.masked_fill(empty, 0), dim=-1))
+    return found[..., :keys].to(DTYPES[case["dtype"]])
+
+
+def gradients(case: dict, p: dict[str, torch.Tensor], made: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """autograd's gradient for every array that the case has one for."""
+    upstream = p.get("upstream", torch.ones_like(made["output"]))
+    names = [name[2:] for name in case["arrays"]["backward"]]
+    sources = {name: made.get(name, p.get(name)) for name in names}
+    found = torch.autograd.grad(made["output"], list(sources.values()), upstream, allow_unused=True)
+    return {f"d_{name}": g for name, g in zip(sources, found, strict=True) if g is not None}

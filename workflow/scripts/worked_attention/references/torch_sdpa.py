@@ -1,0 +1,54 @@
+"""torch.sdpa: torch.nn.functional.scaled_dot_product_attention with the math backend."""
+
+import numpy as np
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from worked_attention.cases.resolve import usual_precision
+from worked_attention.references import torch_tools
+from worked_attention.references.torch_tools import finish, numpy, tensor
+
+
+def supports(case: dict) -> str | None:
+    """Cases that have queries, keys and values, and no term between the scale and the softmax but masks and biases."""
+    if case["begins_at"] == "scaled":
+        return "takes q, k and v, not scores"
+    if case["softcap"]:
+        return "has no softcap"
+    if case["softmax"] != "plain" or "sinks" in case["shapes"]:
+        return "has the plain softmax only"
+    if case["dropout"] is not None:
+        return "draws its own dropout"
+    if case["mask"]["fill"] != "-inf":
+        return "fills with -inf only"
+    if case["precision"] != usual_precision(case["dtype"]):
+        return "chooses the precision of sums and softmax itself"
+    if case["spelled"]:
+        return "adds its masks, so that NaN or infinity behind a mask comes through"
+    return None
+
+
+def convention(case: dict) -> str | None:
+    """Which convention it follows where the case names another one."""
+    return None if case["mask"]["empty_row"] == "zero" else "empty_row: zero"
+
+
+def attend(case: dict, p: dict[str, torch.Tensor], backend: SDPBackend) -> torch.Tensor:
+    """contexts [..., H, Lq, d_v] by one call; the mask is one combined tensor, never a hint beside it."""
+    made = torch_tools.heads(case, p)
+    keep, added = torch_tools.keep(case, p), torch_tools.bias(case, p)
+    mask = keep if added is None else added if keep is None else added.masked_fill(~keep, -torch.inf)
+    if mask is not None and mask.dim() == 3:
+        mask = mask[None]  # [H, Lq, Lk], which the flash backend takes with a batch only
+    grouped = case["heads"] != case["kv_heads"]
+    q, k, v = (made[name] if "B" in case["dims"] else made[name][None] for name in "QKV")
+    with sdpa_kernel(backend):
+        contexts = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=case["scale_factor"], enable_gqa=grouped)
+    return contexts if "B" in case["dims"] else contexts[0]
+
+
+def run(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """contexts, concat and output; the function keeps scores and weights to itself."""
+    p = {name: tensor(array) for name, array in arrays.items()}
+    return {name: numpy(x) for name, x in finish(attend(case, p, SDPBackend.MATH), p).items()}

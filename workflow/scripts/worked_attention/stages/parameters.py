@@ -1,0 +1,62 @@
+"""Stage parameters: the arrays that a case starts from, read, filled or drawn by seed."""
+
+from pathlib import Path
+
+import numpy as np
+
+from worked_attention.stages import dtypes  # noqa: F401  NumPy learns "bfloat16" from it
+from worked_attention.stages.catalogue import BOOLEAN, WEIGHTS
+
+
+def grid(shape: tuple[int, ...], a: int = 7, c: int = 3, m: int = 11, den: int = 4) -> np.ndarray:
+    """Small fractions in a fixed pattern: element i, in row-major order, is (((a*i + c) mod m) - m//2)/den.
+
+    Returns float64 of `shape`; exact in binary when `den` is a power of two, and the same in every language.
+    """
+    i = np.arange(np.prod(shape, dtype=int))
+    return (((a * i + c) % m - m // 2) / den).reshape(shape)
+
+
+def normal(shape: tuple[int, ...], seed: int, std: float = 1.0) -> np.ndarray:
+    """Normal numbers with standard deviation `std` from NumPy's Philox generator, float64 of `shape`."""
+    return std * np.random.Generator(np.random.Philox(seed)).standard_normal(shape)
+
+
+def torch_draws(order: list[str], shapes: dict[str, tuple[int, ...]], seed: int, dtype: str) -> dict[str, np.ndarray]:
+    """Parameters drawn one after the other, as torch code that makes them in that order would.
+
+    order: names. shapes: by name; a bias `b_q` is drawn for the fan-in of `w_q`. Inputs come from torch.randn, weights and
+    biases from the initialisation of torch.nn.Linear (uniform within 1/sqrt(fan_in)). Returns arrays of `dtype` by name.
+    """
+    import torch
+
+    torch.manual_seed(seed)
+    drawn = {}
+    for name in order:
+        array = torch.empty(shapes[name], dtype=getattr(torch, dtype))
+        if name not in WEIGHTS:
+            array = torch.randn(shapes[name], dtype=array.dtype)
+        elif name.startswith("w_"):
+            torch.nn.init.kaiming_uniform_(array, a=5**0.5)
+        else:
+            bound = shapes["w" + name[1:]][1] ** -0.5
+            torch.nn.init.uniform_(array, -bound, bound)
+        drawn[name] = array.numpy()
+    return drawn
+
+
+def stage(case: dict, folder: Path) -> dict[str, np.ndarray]:
+    """Every parameter of a resolved `case` as an array of its dtype; files are read from `folder`."""
+    arrays = {}
+    for name, spec in case["parameters"].items():
+        shape = tuple(case["shapes"][name])
+        if isinstance(spec, list):
+            array = np.array(spec) if name in BOOLEAN else np.array(spec, dtype=np.float64)
+        elif "file" in spec:
+            array = np.load(folder / spec["file"], allow_pickle=False)
+        else:
+            array = grid(shape, **spec["grid"]) if "grid" in spec else normal(shape, **spec["normal"])
+        arrays[name] = array.astype(bool if name in BOOLEAN else case["dtype"])
+    if draws := case["torch_draws"]:
+        arrays |= torch_draws(draws["order"], case["shapes"], draws["seed"], case["dtype"])
+    return {name: arrays[name] for name in case["arrays"]["parameters"]}

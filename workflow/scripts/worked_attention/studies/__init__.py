@@ -1,0 +1,1 @@
+"""What several cases show together: tables and their figures."""
