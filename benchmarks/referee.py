@@ -23,7 +23,8 @@ sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 
 from worked_attention.cases.resolve import resolve  # noqa: E402
 from worked_attention.cases.suites import load_suite  # noqa: E402
-from worked_attention.referee.bounds import bounds, centres, roundoffs  # noqa: E402
+from worked_attention.referee.bounds.contracts import roundoffs  # noqa: E402
+from worked_attention.referee.bounds.whole import bounds, centres  # noqa: E402
 from worked_attention.referee.truth import truth  # noqa: E402
 from worked_attention.stages.whole import compute  # noqa: E402
 

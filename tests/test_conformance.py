@@ -8,9 +8,9 @@ from pathlib import Path
 
 from conftest import run
 
-from worked_attention.cases.resolve import ITEMSIZE
-from worked_attention.conformance.matrix import CONTRACTS, DTYPES, patterns, picture, table, verdicts
-from worked_attention.referee.bounds import CONTRACTS as NAMED
+from worked_attention.conformance.matrix import CONTRACTS, SHORT, patterns, picture, table, verdicts
+from worked_attention.referee.bounds.contracts import CONTRACTS as NAMED
+from worked_attention.stages.dtypes import DTYPES
 
 NAMES = ("torch.mha", "torch.sdpa", "torch.flash", "torch.flex", "torch.manual", "onnx.reference", "onnxruntime.cpu", "jax.nn")
 
@@ -63,14 +63,14 @@ def test_only_cases_that_tell_are_drawn_and_like_ones_together():
 def test_picture_is_well_formed_and_names_what_a_masked_row_becomes():
     drawn = picture(FOUND)
     words = "\n".join(ElementTree.fromstring(drawn).itertext()).split("\n")
-    assert {"NaN", "0", "row and 1 more", *DTYPES.values()} <= set(words)
+    assert {"NaN", "0", "row and 1 more", *SHORT.values()} <= set(words)
     assert "has &lt;no&gt; softcap &amp; more" in drawn
     assert drawn == picture(FOUND)
 
 
 def test_every_dtype_and_contract_has_a_sign():
     """What the comparisons say of half precisions: one of the named contracts, or that none holds."""
-    assert list(DTYPES) == list(ITEMSIZE)
+    assert list(SHORT) == list(DTYPES)
     assert set(CONTRACTS) == {"float32", *NAMED, "none"}
     for contract in (*NAMED, "none"):
         half = {"torch.sdpa": {"float16": {"verdict": "pass", "contract": contract}}, "torch.mha": {"float16": {"verdict": "unsupported"}}}
@@ -90,9 +90,9 @@ def test_each_case_in_each_dtype(project: Path):
     done = run(project, "conformance")
     assert done.returncode == 0, done.stderr
     found = {case["case"]: case["cells"] for case in json.loads((project / "results" / "conformance.json").read_text("utf-8"))["cases"]}
-    assert set(found["plain"]["torch.sdpa"]) == set(ITEMSIZE) and set(found["half"]["torch.sdpa"]) == {"float16"}
+    assert set(found["plain"]["torch.sdpa"]) == set(DTYPES) and set(found["half"]["torch.sdpa"]) == {"float16"}
     for dtype, cell in found["plain"]["torch.sdpa"].items():
-        assert cell == {"verdict": "pass", "contract": dtype if ITEMSIZE[dtype] > 2 else "float32 accumulation", "empty_row": "zero"}
+        assert cell == {"verdict": "pass", "contract": dtype if not DTYPES[dtype].half else "float32 accumulation", "empty_row": "zero"}
     assert found["plain"]["torch.manual"]["bfloat16"]["verdict"] == "pass"
     assert found["large"]["torch.sdpa"]["bfloat16"]["verdict"] == "pass"
     assert "infinity" in found["large"]["torch.sdpa"]["float16"]["reason"], (

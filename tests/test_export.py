@@ -17,7 +17,7 @@ from conftest import ROOT, contents, run
 from worked_attention.cases.suites import load_suite
 from worked_attention.files.artifacts import read_json
 from worked_attention.files.golden import NOT_INSTALLED, export_onnx, inexpressible, write_manifest, write_plain
-from worked_attention.stages.dtypes import bfloat16
+from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.whole import compute
 
 SUITES = sorted(path.stem for path in (ROOT / "config" / "suites").glob("*.yaml"))

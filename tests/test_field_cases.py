@@ -24,9 +24,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from worked_attention.cases.resolve import resolve
 from worked_attention.cases.suites import load_suite
 from worked_attention.referee.compare import check_claim, compare_arrays, compare_case, gates_of
-from worked_attention.stages.dtypes import bfloat16
 from worked_attention.stages.parameters import grid, normal
 from worked_attention.stages.positions import alibi_slopes, angles, frequencies, rotate
+from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.projections import split_heads
 from worked_attention.stages.weights import softmax
 from worked_attention.stages.whole import compute

@@ -22,7 +22,7 @@ from worked_attention.referee.power import by_mistake
 from worked_attention.referee.report import judge_all, table
 from worked_attention.referee.submissions import Unreadable, read_file, read_submission, safe_name
 from worked_attention.stages import backward, contexts, outputs, parameters, projections, scores, weights
-from worked_attention.stages.dtypes import bfloat16
+from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.whole import compute
 
 FOLDER = ROOT / "config" / "suites"

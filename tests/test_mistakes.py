@@ -15,7 +15,7 @@ from worked_attention.referee.judge import judge_case
 from worked_attention.referee.mistakes import LIBRARY, Mistake
 from worked_attention.referee.power import by_mistake
 from worked_attention.stages.catalogue import STAGES
-from worked_attention.stages.dtypes import bfloat16
+from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.whole import compute
 
 FOLDER = ROOT / "config" / "suites"

@@ -16,13 +16,14 @@ from worked_attention.cases.suites import load_config, load_suite
 from worked_attention.referee.compare import check_claim, compare_case, gates_of
 from worked_attention.references import torch_manual
 from worked_attention.references.torch_tools import DTYPES, tensor
+from worked_attention.stages.dtypes import HALF
 from worked_attention.stages.whole import compute
 
 FOLDER = ROOT / "config" / "suites"
 THEMES = ("heads", "masks", "positions", "scores", "softmax", "cache", "precision", "gradients")
 CONFIG = load_config(ROOT / "config" / "config.yaml", {})
 CASES = {(theme, name): case for theme in THEMES for name, case in load_suite(FOLDER / f"{theme}.yaml", CONFIG["limits"])["cases"].items()}
-SCHEMA = Document(ROOT / "workflow" / "schemas" / "suite.schema.yaml", "schema").data
+SCHEMA = Document(ROOT / "workflow" / "scripts" / "worked_attention" / "schemas" / "suite.schema.yaml", "schema").data
 CASE = SCHEMA["$defs"]["case"]
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=["-".join(key) for key in CASES])
@@ -128,7 +129,7 @@ def test_every_theme_has_claims():
     assert {theme for (theme, _), case in CASES.items() if case["claims"]} == set(THEMES)
 
 
-@pytest.mark.parametrize("name", [name for (_, name), case in CASES.items() if case["precision"]["accumulate"] in ("float16", "bfloat16")])
+@pytest.mark.parametrize("name", [name for (_, name), case in CASES.items() if case["precision"]["accumulate"] in HALF])
 def test_sums_rounded_term_by_term(name):
     case = CASES["precision", name]
     arrays = compute(case)

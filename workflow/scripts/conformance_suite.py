@@ -3,10 +3,10 @@
 import gc
 from pathlib import Path
 
-from worked_attention.cases.resolve import ITEMSIZE, usual_precision
 from worked_attention.files.artifacts import logged, read_cases, write_json
 from worked_attention.referee.arithmetics import Ours, compared, recast
 from worked_attention.references.registry import LIBRARIES, adapter
+from worked_attention.stages.dtypes import DTYPES, usual_precision
 from worked_attention.stages.whole import from_parameters
 
 gc.disable()  # see reference.py
@@ -16,7 +16,7 @@ KEPT = ("verdict", "contract", "reason", "empty_row")
 def dtypes(case: dict) -> list[str]:
     """Those to look at: all, but for a case that names a dtype or a precision, which is what it is about."""
     plain = case["dtype"] == "float64" and case["precision"] == usual_precision("float64")
-    return list(ITEMSIZE) if plain else [case["dtype"]]
+    return list(DTYPES) if plain else [case["dtype"]]
 
 
 def cell(module, ours: Ours) -> dict:

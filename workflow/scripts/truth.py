@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from worked_attention.files.artifacts import logged, read_cases, write_array, write_json
-from worked_attention.referee.bounds import bounds, centres, roundoffs
+from worked_attention.referee.bounds.contracts import roundoffs
+from worked_attention.referee.bounds.whole import bounds, centres
 from worked_attention.referee.compare import compare_arrays, verdict_on
 from worked_attention.referee.truth import truth
 

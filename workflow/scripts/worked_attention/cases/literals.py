@@ -3,20 +3,14 @@
 import math
 import os
 import re
-import sys
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
 
 from worked_attention.cases.strict_yaml import short, shown
+from worked_attention.stages.dtypes import DTYPES
 
 Report = Callable[[tuple, str], None]
-LARGEST = {
-    "float64": sys.float_info.max,
-    "float32": float.fromhex("0x1.fffffep+127"),
-    "float16": 65504.0,
-    "bfloat16": float.fromhex("0x1.fep+127"),
-}
 PRINTED = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?")
 SPELLED = ("NaN", "Infinity", "-Infinity")  # as the JSON files spell them; .nan and .inf are taken for slips
 
@@ -53,13 +47,13 @@ def _literal_shape(value: list, biggest: float, dtype: str, where: tuple, fail: 
         elif isinstance(item, bool) or not isinstance(item, int | float):
             quoted = isinstance(item, str) and PRINTED.fullmatch(item)
             fail(path, f"is {shown(item)}, should be a number{', without quotes' if quoted else ''}")
-        elif not abs(item) <= LARGEST[dtype]:
+        elif not abs(item) <= DTYPES[dtype].largest:
             meant = (
                 f'; if you mean it, write "{SPELLED[0] if math.isnan(item) else SPELLED[1 + (item < 0)]}"'
                 if not math.isfinite(item)
                 else ""
             )
-            fail(path, f"is {item}, should be a finite number, in {dtype} at most {LARGEST[dtype]:.4g}{meant}")
+            fail(path, f"is {item}, should be a finite number, in {dtype} at most {DTYPES[dtype].largest:.4g}{meant}")
 
     if 0 in axes:
         fail(where, "is empty; give at least one token and one number each")
@@ -102,5 +96,5 @@ def _opened(path: Path, biggest: float, dtype: str) -> tuple[tuple, str | None]:
         return (), f"of shape {list(array.shape)} is larger than limits.max_array_mb; make it smaller or raise the limit"
     if dtype == "bool":
         return array.shape, None
-    finite = (np.abs(array) <= LARGEST[dtype]).all()
+    finite = (np.abs(array) <= DTYPES[dtype].largest).all()
     return array.shape, None if finite else f"holds NaN, infinity or more than {dtype} can hold; every number must be finite"

@@ -13,8 +13,8 @@ from worked_attention.cases.literals import PRINTED, SPELLED, Report, given_shap
 from worked_attention.cases.sizes import find_sizes, place
 from worked_attention.cases.strict_yaml import did_you_mean, short, shown
 from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, DRAWABLE, GRADIENTS, STAGES, WEIGHTS, shape, size
+from worked_attention.stages.dtypes import DTYPES, usual_precision
 
-ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 MASK_ARRAYS = ("keep", "block", "add", "key_keep", "key_block", "key_add")
 ANYWHERE = {"w_o", "b_o", "sinks", "bias_table", "t5_table", "dropout_keep", "upstream", *(f"mask_{name}" for name in MASK_ARRAYS)}
 KEYS = {"g_q", "g_k", "bias_k", "bias_v", "past_k", "past_v"}
@@ -55,7 +55,7 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
     mask = {"fill": "-inf", "empty_row": "zero", **raw.get("mask", {})}
     given = raw.get("parameters", {}) | {f"mask_{key}": mask.pop(key) for key in MASK_ARRAYS if key in mask}
     dtype = raw.get("dtype", "float64")
-    biggest = limits["max_array_mb"] * 1e6 / ITEMSIZE[dtype]
+    biggest = limits["max_array_mb"] * 1e6 / DTYPES[dtype].bytes
     names = set(given) | set(_drawn(raw, given, fail))
     begins_at = _begin(names, fail)
     shapes = {n: given_shape(given[n], folder, biggest, _dtype(n, dtype), place(n), fail) for n in given}
@@ -69,7 +69,7 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
     shapes = {n: shapes.get(n) or shape(n, dims) for stage in arrays.values() for n in stage}
     for array, axes in shapes.items():
         if prod(axes) > biggest:
-            megabytes = prod(axes) * ITEMSIZE[dtype] / 1e6
+            megabytes = prod(axes) * DTYPES[dtype].bytes / 1e6
             limit = f"limits.max_array_mb = {limits['max_array_mb']:g}; make the case smaller or raise the limit"
             fail((), f"{array} {list(axes)} would take {megabytes:,.0f} MB, more than {limit}")
             return None
@@ -114,7 +114,7 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
         "shapes": {array: list(axes) for array, axes in shapes.items()},
         "parameter_count": sum(prod(shapes[n]) for n in arrays["parameters"] if n in WEIGHTS),
         "multiply_adds": _multiply_adds(arrays, dims),
-        "bytes": {stage: sum(prod(shapes[n]) * (1 if n in BOOLEAN else ITEMSIZE[dtype]) for n in arrays[stage]) for stage in STAGES},
+        "bytes": {stage: sum(prod(shapes[n]) * (1 if n in BOOLEAN else DTYPES[dtype].bytes) for n in arrays[stage]) for stage in STAGES},
         "claims": _claims(raw.get("claims", {}), arrays, shapes, fail),
     }
     _fits(case, fail)
@@ -262,12 +262,6 @@ def _documents(mask: dict) -> dict:
     if isinstance(mask.get("documents"), list):
         return {**mask, "documents": {"queries": mask["documents"], "keys": mask["documents"]}}
     return mask
-
-
-def usual_precision(dtype: str) -> dict[str, str]:
-    """{accumulate, softmax} where a case names neither: float32 for the half precisions, its own dtype else."""
-    inner = "float32" if ITEMSIZE[dtype] == 2 else dtype
-    return {"accumulate": inner, "softmax": inner}
 
 
 def _scale_factor(scale: str | float, dims: dict[str, int]) -> float:

@@ -14,7 +14,7 @@ LOOKS = {  # colour and sign of each verdict
     "not installed": ("#ffffff", ""),
 }
 WORDS = {"zero": "0", "nan": "NaN", "uniform": "mean of V", "other": "other"}
-DTYPES = {"float64": "64", "float32": "32", "float16": "16", "bfloat16": "b16"}
+SHORT = {"float64": "64", "float32": "32", "float16": "16", "bfloat16": "b16"}
 CONTRACTS = {  # sign of a pass in another arithmetic than the dtype, and in words; see referee.bounds
     "float32": ("32", "in float32"),
     "float32 accumulation": ("✓", "sums in float32"),
@@ -24,7 +24,7 @@ CONTRACTS = {  # sign of a pass in another arithmetic than the dtype, and in wor
     "none": ("?", "in none of these"),
 }
 ROW, CELL, LABEL, HEAD, MARGIN = 18, 29, 250, 60, 12  # pixels: height of a row, width of a cell and of the labels, height of the head
-WIDE = CELL * len(DTYPES)
+WIDE = CELL * len(SHORT)
 
 
 def verdicts(cells: dict[str, dict], installed: dict[str, str]) -> dict:
@@ -77,7 +77,7 @@ def picture(found: dict) -> str:
     for i, name in enumerate(names):
         version = found["versions"][name.split(".")[0]] or "not installed"
         parts += [_text(_left(i) + WIDE / 2, y + 14, name, bold=True), _text(_left(i) + WIDE / 2, y + 30, version, grey=True)]
-        parts += [_text(_left(i, j) + CELL / 2, y + 50, word, grey=True) for j, word in enumerate(DTYPES.values())]
+        parts += [_text(_left(i, j) + CELL / 2, y + 50, word, grey=True) for j, word in enumerate(SHORT.values())]
     y += HEAD
     parts.append(_text(MARGIN, y + 13, "A fully masked row becomes", bold=True, middle=False))
     for i, words in enumerate(found["fully_masked_row"].values()):
@@ -98,7 +98,7 @@ def picture(found: dict) -> str:
         said = ", ".join(case["case"] for case in cases)
         parts.append(_text(MARGIN + 10, y + 13, f"{cases[0]['case']}{more}", middle=False, tip=said))
         for i, name in enumerate(names):
-            for j, dtype in enumerate(DTYPES):
+            for j, dtype in enumerate(SHORT):
                 if dtype in cells.get(name, {}):
                     parts += _cell(_left(i, j), y, f"{name} in {dtype}", dtype, cells[name][dtype])
         y += ROW

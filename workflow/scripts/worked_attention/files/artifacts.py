@@ -18,7 +18,7 @@ from typing import BinaryIO
 import numpy as np
 
 from worked_attention.stages.catalogue import CATALOGUE, STAGES, axes
-from worked_attention.stages.dtypes import bfloat16
+from worked_attention.stages.precision import bfloat16
 
 SHOWN = 4096  # stage.json holds the values of arrays with at most so many elements
 ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode

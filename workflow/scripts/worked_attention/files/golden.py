@@ -12,7 +12,7 @@ import numpy as np
 
 from worked_attention.files.artifacts import write_bytes, write_json, write_text
 from worked_attention.stages.catalogue import CATALOGUE, axes
-from worked_attention.stages.dtypes import bfloat16
+from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.projections import latest
 
 FORMAT = 1

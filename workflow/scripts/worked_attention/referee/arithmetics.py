@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from worked_attention.cases.resolve import usual_precision
-from worked_attention.referee.bounds import strictest
+from worked_attention.referee.bounds.contracts import strictest
 from worked_attention.referee.compare import compare_case, gates_of
+from worked_attention.stages.dtypes import HALF, usual_precision
 from worked_attention.stages.projections import latest
 from worked_attention.stages.scores import repeat_heads
 from worked_attention.stages.whole import from_parameters
@@ -63,7 +63,7 @@ def compared(ours: Ours, theirs: Arrays, convention: str | None) -> dict:
         _, other, allowed = ours.under(contract, convention)
         if compare_case(other, theirs, allowed)["verdict"] == "pass":
             result |= {"verdict": "convention", "reason": f"follows {convention}", "first_divergence": None}
-    if contract in ("float16", "bfloat16"):  # the strictest of the named contracts that holds for all that they show
+    if contract in HALF:  # the strictest of the named contracts that holds for all that they show
         shown = {name: array for name, array in theirs.items() if name in arrays}
         contract = strictest(case, arrays, shown) or "none"
     row = empty_row(ours.arrays, theirs)

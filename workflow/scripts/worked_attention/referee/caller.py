@@ -52,7 +52,7 @@ def numbers(value: object):
     """A copy of `value` as a NumPy array, also from a tensor."""
     import numpy as np
 
-    from worked_attention.stages.dtypes import bfloat16
+    from worked_attention.stages.precision import bfloat16
 
     if hasattr(value, "detach"):
         value = value.detach().cpu()
@@ -72,7 +72,7 @@ def answer(module: ModuleType, case: dict, arrays: dict) -> dict | None:
     import numpy as np
 
     from worked_attention.referee.chain import fill
-    from worked_attention.stages.dtypes import bfloat16
+    from worked_attention.stages.precision import bfloat16
 
     if hasattr(module, "attention"):
         made = call(module.attention, case, arrays)

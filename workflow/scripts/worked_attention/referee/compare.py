@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from worked_attention.referee.bounds import gates as certified
+from worked_attention.referee.bounds.contracts import gates as certified
 from worked_attention.stages.catalogue import CATALOGUE
 
 

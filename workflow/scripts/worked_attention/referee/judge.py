@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from worked_attention.referee.bounds import BOUNDS, CONTRACTS, OUTER, PRESCALED, UNIT, Errors, contract, finish, roundoffs
+from worked_attention.referee.bounds.contracts import CONTRACTS, OUTER, contract, roundoffs
+from worked_attention.referee.bounds.rounding import PRESCALED, UNIT, Errors, finish
+from worked_attention.referee.bounds.whole import BOUNDS
 from worked_attention.referee.chain import STAGE, Arrays, fill
 from worked_attention.referee.compare import spelled
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.stages.catalogue import CATALOGUE, STAGES
-from worked_attention.stages.dtypes import bfloat16
+from worked_attention.stages.dtypes import HALF
 from worked_attention.stages.masks import fill_value
+from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.projections import latest
 
 OURS = UNIT["float64"]
@@ -42,7 +45,7 @@ def arithmetics(case: dict, given: Arrays) -> list[Arithmetic]:
         products = OUTER | {"qk"} if "float64" in shown else ()  # arrays in float64 are rounded on their way into a product
         found.append(Arithmetic("float32", UNIT["float32"], dict.fromkeys(products, OURS), "float32"))
     dtypes = {case["dtype"], *shown}
-    for dtype in [dtype for dtype in ("float16", "bfloat16") if dtype in dtypes]:
+    for dtype in [dtype for dtype in HALF if dtype in dtypes]:
         found += [Arithmetic(f"{name} ({dtype})", UNIT["float32"], contract(name, dtype), dtype) for name in CONTRACTS]
         found.append(Arithmetic(dtype, UNIT[dtype], dict.fromkeys((*CATALOGUE, PRESCALED), UNIT[dtype]), dtype))
     u, kept = roundoffs(case)

@@ -14,8 +14,8 @@ from worked_attention.referee.chain import STAGE, Arrays, Stage, after
 from worked_attention.stages import masks, positions
 from worked_attention.stages.catalogue import STAGES
 from worked_attention.stages.contexts import merge_heads
-from worked_attention.stages.dtypes import bfloat16
 from worked_attention.stages.positions import alibi_slopes
+from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.projections import latest, norm, split_heads
 from worked_attention.stages.scores import bias, repeat_heads, softcap
 

@@ -26,7 +26,7 @@ from worked_attention.files.artifacts import write_json
 from worked_attention.referee import caller
 from worked_attention.stages import parameters
 from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE
-from worked_attention.stages.dtypes import bfloat16
+from worked_attention.stages.precision import bfloat16
 
 HEADER = 10_000  # bytes, the longest header of a .npy file that is looked at
 SMALL = 1_000_000  # bytes, what any file may have

@@ -5,7 +5,7 @@ The operator begins at queries, keys and values per head. What makes those (proj
 
 import numpy as np
 
-from worked_attention.cases.resolve import usual_precision
+from worked_attention.stages.dtypes import usual_precision
 from worked_attention.stages.masks import combined
 from worked_attention.stages.scores import bias
 

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 
 from worked_attention.references import fused
+from worked_attention.stages.dtypes import DTYPES
 from worked_attention.stages.projections import latest, stage
 
 COMPILED = jax.jit(jax.nn.dot_product_attention, static_argnames=("scale", "is_causal", "local_window_size"))
@@ -45,7 +46,7 @@ def run(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         options["bias"] = np.where(finite, added, 0)
     if keep is not None:
         options["mask"] = keep
-    half = case["dtype"] in ("float16", "bfloat16")  # which XLA does not compile for CPUs in all shapes; in some it ends the process
+    half = DTYPES[case["dtype"]].half  # which XLA does not compile for CPUs in all shapes; in some it ends the process
     attend = jax.nn.dot_product_attention if half else COMPILED
     contexts = np.swapaxes(np.asarray(attend(q, k, v, scale=case["scale_factor"], **options)), 1, 2)
     return {"contexts": contexts if "B" in case["dims"] else contexts[0]}

@@ -5,9 +5,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from worked_attention.cases.resolve import usual_precision
 from worked_attention.references import torch_tools
 from worked_attention.references.torch_tools import finish, numpy, tensor
+from worked_attention.stages.dtypes import usual_precision
 
 
 def supports(case: dict) -> str | None:

@@ -5,7 +5,7 @@ weights V per head, then Concat(head_1, ..., head_H) (Vaswani et al. 2017, secti
 
 import numpy as np
 
-from worked_attention.stages.dtypes import matmul
+from worked_attention.stages.precision import matmul
 from worked_attention.stages.projections import latest
 from worked_attention.stages.scores import repeat_heads
 

@@ -1,28 +1,47 @@
-"""Arithmetic in a named precision: operands widened, the result rounded once to the dtype that is kept."""
+"""The dtypes of the project: the one place that knows how many bytes each takes, how finely it rounds and how far it reaches."""
 
-import numpy as np
-from ml_dtypes import bfloat16 as _bfloat16
-
-bfloat16 = np.dtype(_bfloat16)  # importing ml_dtypes is also what teaches NumPy the name "bfloat16"
+from dataclasses import dataclass
 
 
-def matmul(a: np.ndarray, b: np.ndarray, accumulate: str) -> np.ndarray:
-    """a b, summed in `accumulate`, in the dtype of a.
+@dataclass(frozen=True)
+class Dtype:
+    """One floating-point format (IEEE 754-2019, table 3.5; bfloat16 as in Intel's definition of 2018)."""
 
-    a: [..., n, d]; b: [..., d, m]. float16 and bfloat16 sums are rounded after each term, in the order of d.
-    """
-    wide = np.dtype(accumulate)
-    if wide.itemsize > 2:
-        return (a.astype(wide, copy=False) @ b.astype(wide, copy=False)).astype(a.dtype, copy=False)
-    a, b = a.astype(wide), b.astype(wide)
-    total = np.zeros(np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) + (a.shape[-2], b.shape[-1]), wide)
-    for t in range(a.shape[-1]):
-        total = (total + (a[..., :, t, None] * b[..., None, t, :]).astype(wide)).astype(wide)
-    return total
+    bytes: int
+    digits: int  # bits of the significand, the hidden one included
+    exponent: int  # of the largest numbers: they are below 2^(exponent + 1)
+
+    @property
+    def roundoff(self) -> float:
+        """Unit roundoff u: a rounded number is the exact one times 1 + delta, |delta| <= u."""
+        return 2.0**-self.digits
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number."""
+        return (2 - 2.0 ** (1 - self.digits)) * 2.0**self.exponent
+
+    @property
+    def smallest(self) -> float:
+        """The smallest normal number."""
+        return 2.0 ** (1 - self.exponent)
+
+    @property
+    def half(self) -> bool:
+        """Whether it is a half precision: sums in it lose so much that they are made in float32 where a case names nothing else."""
+        return self.bytes == 2
 
 
-def total(x: np.ndarray) -> np.ndarray:
-    """Sum of x along its last axis, which stays with length 1; float16 and bfloat16 are rounded after each term."""
-    if x.dtype.itemsize > 2:
-        return x.sum(axis=-1, keepdims=True)
-    return matmul(x, np.ones((x.shape[-1], 1), x.dtype), x.dtype.name)
+DTYPES = {
+    "float64": Dtype(bytes=8, digits=53, exponent=1023),
+    "float32": Dtype(bytes=4, digits=24, exponent=127),
+    "float16": Dtype(bytes=2, digits=11, exponent=15),
+    "bfloat16": Dtype(bytes=2, digits=8, exponent=127),
+}
+HALF = tuple(name for name, dtype in DTYPES.items() if dtype.half)
+
+
+def usual_precision(dtype: str) -> dict[str, str]:
+    """{accumulate, softmax} where a case of `dtype` names neither: float32 for the half precisions, its own dtype else."""
+    inner = "float32" if DTYPES[dtype].half else dtype
+    return {"accumulate": inner, "softmax": inner}

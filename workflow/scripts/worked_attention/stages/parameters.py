@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from worked_attention.stages import dtypes  # noqa: F401  NumPy learns "bfloat16" from it
+from worked_attention.stages import precision  # noqa: F401  NumPy learns "bfloat16" from it
 from worked_attention.stages.catalogue import BOOLEAN, WEIGHTS
 
 

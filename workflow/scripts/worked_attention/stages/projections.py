@@ -5,8 +5,8 @@ Q = X W_Q^T + b_Q, and likewise K and V (Vaswani et al. 2017, section 3.2.2); he
 
 import numpy as np
 
-from worked_attention.stages.dtypes import matmul
 from worked_attention.stages.positions import rotary, sinusoids
+from worked_attention.stages.precision import matmul
 
 
 def project(x: np.ndarray, w: np.ndarray | None = None, b: np.ndarray | None = None, accumulate: str = "float64") -> np.ndarray:

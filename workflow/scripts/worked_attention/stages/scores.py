@@ -5,9 +5,9 @@ In this order: Q K^T, times the scale (Vaswani et al. 2017, equation 1), softcap
 
 import numpy as np
 
-from worked_attention.stages.dtypes import matmul
 from worked_attention.stages.masks import append_keys, combined, fill_value
 from worked_attention.stages.positions import alibi, t5_bias
+from worked_attention.stages.precision import matmul
 from worked_attention.stages.projections import latest
 
 

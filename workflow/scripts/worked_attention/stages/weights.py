@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from worked_attention.stages.dtypes import total
+from worked_attention.stages.precision import total
 
 
 def softmax(scores: np.ndarray, sinks: np.ndarray | None = None, empty_row: str = "zero") -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from worked_attention.cases.resolve import ITEMSIZE
+from worked_attention.stages.dtypes import DTYPES
 
 Arrays = Callable[[dict, str], np.ndarray]  # (case, "stage/array") -> the array
 
@@ -149,7 +149,7 @@ def costs(cases: list[dict]) -> list[dict]:
                 "parameters": case["parameter_count"],
                 **{f"{stage}_multiply_adds": count for stage, count in counts.items()},
                 "multiply_adds": sum(counts.values()),
-                "parameter_bytes": case["parameter_count"] * ITEMSIZE[case["dtype"]],
+                "parameter_bytes": case["parameter_count"] * DTYPES[case["dtype"]].bytes,
                 "weights_bytes": case["bytes"]["weights"],
             }
         )

@@ -1,0 +1,1 @@
+"""Certified bounds, one module per stage; rounding.py has the plan that all of them follow."""

@@ -1,0 +1,68 @@
+"""Arithmetics and what they are called: which arrays somebody stores in half precision, and the gates that follow."""
+
+import numpy as np
+
+from worked_attention.referee.bounds.rounding import PRESCALED, UNIT, finish
+from worked_attention.referee.bounds.whole import bounds, centres
+from worked_attention.stages.catalogue import CATALOGUE
+
+INNER = {"weights": {"weights", "dropped"}, "scores": {"qk", "scaled", "capped", "bias", "masked"}}
+OUTER = {name for name, array in CATALOGUE.items() if array.stage != "parameters"} - INNER["weights"] - INNER["scores"]
+CONTRACTS = {  # which arrays are rounded to half precision, the strictest first; all sums and exponentials are float32
+    "float32 accumulation": OUTER,
+    "weights stored in half": OUTER | INNER["weights"],
+    "scores and weights stored in half": OUTER | INNER["weights"] | INNER["scores"],
+    "queries and keys scaled in half": OUTER | INNER["weights"] | INNER["scores"] | {PRESCALED},
+}
+
+
+def roundoffs(case: dict) -> tuple[float, float]:
+    """(u, u_kept) of the arithmetic that the case names."""
+    return max(UNIT[case["precision"][part]] for part in ("accumulate", "softmax")), UNIT[case["dtype"]]
+
+
+def contract(name: str, dtype: str) -> dict[str, float]:
+    """u_kept of a named contract for `dtype` float16 or bfloat16; u is that of float32."""
+    return dict.fromkeys(CONTRACTS[name], UNIT[dtype])
+
+
+def within(theirs: np.ndarray, centre: np.ndarray, error: np.ndarray) -> bool:
+    """Whether |theirs - centre| <= error everywhere; infinite and NaN numbers must be the same, unless nothing can be said of them."""
+    theirs = theirs.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        close = np.abs(theirs - centre) <= error
+    return bool(np.all(close | (theirs == centre) | (np.isnan(theirs) & np.isnan(centre)) | np.isinf(error)))
+
+
+def strictest(case: dict, arrays: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> str | None:
+    """The first contract that holds for all of `theirs`, arrays of a float16 or bfloat16 case by name; None if none does.
+
+    arrays: the parameters of the case at least. An array that is shown in half precision may have been rounded to be shown, whatever
+    the contract says of the one that was used.
+    """
+    exact = centres(case, arrays)
+    own = bounds(case, exact, UNIT["float64"])
+    for name in CONTRACTS:
+        allowed = bounds(case, exact, UNIT["float32"], contract(name, case["dtype"]))
+        for key, value in theirs.items():
+            shown = UNIT.get(value.dtype.name, 0.0)
+            error = finish(exact[key], allowed[key], float(shown > UNIT["float32"]), shown) + own[key]
+            if not within(value, exact[key], error):
+                break
+        else:
+            return name
+    return None
+
+
+def gates(case: dict, ours: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """By name, the largest difference between our array and that of a right implementation: the bound of ours plus the bound of theirs.
+
+    ours: every array of the case, as its stages make them. Ours keep to the arithmetic that the case names; theirs may do all of it in
+    the dtype of the case (float32 for the half precisions), and may store everything in that dtype.
+    """
+    u, kept = roundoffs(case)
+    exact = centres(case, ours)
+    own = bounds(case, exact, u, kept)
+    usual = max(u, min(kept, UNIT["float32"]))
+    theirs = own if usual == u else bounds(case, exact, usual, kept)
+    return {name: own[name] + theirs[name] for name in own}
