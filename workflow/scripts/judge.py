@@ -5,8 +5,8 @@ from pathlib import Path
 
 from jinja2 import Environment
 
-from worked_attention.cases.strict_yaml import printable
 from worked_attention.cases.suites import load_suite
+from worked_attention.cases.words import printable
 from worked_attention.files.artifacts import logged, write_json, write_text
 from worked_attention.referee.report import judge_all, table
 from worked_attention.referee.submissions import Unreadable, read_submission

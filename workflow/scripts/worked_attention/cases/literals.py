@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import prod
 from pathlib import Path
 
-from worked_attention.cases.strict_yaml import short, shown
+from worked_attention.cases.words import short, shown
 from worked_attention.stages.dtypes import DTYPES
 
 Report = Callable[[tuple, str], None]

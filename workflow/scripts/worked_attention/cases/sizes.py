@@ -61,7 +61,7 @@ def find_sizes(raw: dict, begins_at: str, shapes: dict[str, tuple | None], fail:
         if widths != (dims["d_model"], dims["d_kv"], dims["d_vv"]):
             fail(("sizes",), "without w_q, w_k and w_v the heads cut up the input itself, so H*d_k = d_model, H_kv*d_k = H_kv*d_v = d_kv")
     for name, got in known.items():
-        _fits(name, got, same, dims, origin, fail)
+        _check_shape(name, got, same, dims, origin, fail)
     return dims
 
 
@@ -126,7 +126,7 @@ def _show(name: str, got: tuple, same: dict, dims: dict, origin: dict, fail: Rep
     return True
 
 
-def _fits(name: str, got: tuple, same: dict, dims: dict, origin: dict, fail: Report) -> None:
+def _check_shape(name: str, got: tuple, same: dict, dims: dict, origin: dict, fail: Report) -> None:
     """Whether the shape `got` of array `name` is what the sizes say."""
     expected, named = shape(name, dims), [same.get(axis, axis) for axis in axes(name, dims)]
     if name in RANKS:

@@ -4,20 +4,19 @@ Everything wrong with the config and with all its suites is collected and raised
 """
 
 import re
-import sys
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from worked_attention.cases.fitting import STUDIES, fitting
+from worked_attention.cases.options import schema
 from worked_attention.cases.resolve import resolve
-from worked_attention.cases.strict_yaml import FLOAT, INTEGER, Document, Problem, Problems, did_you_mean, kind, short, shown
+from worked_attention.cases.strict_yaml import FLOAT, INTEGER, Document, Problem, Problems
+from worked_attention.cases.violations import violations
+from worked_attention.cases.words import did_you_mean, kind, short, shown
 
 NAME = re.compile(r"[a-z0-9_]+")
 RESERVED = ("archive", "logs", "studies", "conformance", "judge", "export", "power")  # folders of results/
 NOT_INHERITED = ("title", "look", "extends", "claims")
-SCHEMAS = Path(__file__).parent.parent / "schemas"
 
 
 def load_config(path: Path, overrides: dict) -> dict:
@@ -26,22 +25,22 @@ def load_config(path: Path, overrides: dict) -> dict:
     Raises `Problems`.
     """
     document = Document(path, path.as_posix())
-    schema = _schema("config")
+    options = schema("config")
     data = document.data
     problems = list(document.problems)
-    overrides = _as_meant(overrides, schema)
+    overrides = _as_meant(overrides, options)
     if not isinstance(data, dict):
         problems.append(Problem(document.name, None, None, None, f"{_holds(data)}, should hold a mapping such as `suites: all`"))
         raise Problems(problems)
     for source, values, line in ((document.name, data, document.line), ("--config", overrides, lambda _: None)):
-        for where, message in _violations(schema, values):
+        for where, message in violations(options, values):
             problem = Problem(source, line(where), None, _dotted(where), message)
             if not _said(problem, document.problems):
                 problems.append(problem)
     if problems:
         raise Problems(problems)
     config = {}
-    for key, rule in schema["properties"].items():
+    for key, rule in options["properties"].items():
         value = overrides.get(key, data.get(key, rule["default"]))
         if rule["type"] == "object":
             inner = {name: sub["default"] for name, sub in rule["properties"].items()}
@@ -101,8 +100,6 @@ class _Suite:
 
     def __init__(self, document: Document, path: Path, limits: dict):
         self.document, self.problems = document, list(document.problems)
-        self.schema = _schema("suite")
-        self.case_schema = self.schema["$defs"]["case"]
         data = document.data
         if not NAME.fullmatch(path.stem) or path.stem in RESERVED:
             taken = "is taken by a folder of results/" if path.stem in RESERVED else "should have only small letters, digits and _"
@@ -110,7 +107,7 @@ class _Suite:
         if not isinstance(data, dict):
             self._report((), f"{_holds(data)}, should hold a mapping with `cases:`")
             return
-        for where, message in _violations(self.schema, data):
+        for where, message in violations(schema("suite"), data):
             self._report(where, message)
         self.raw = data.get("cases")
         self.raw = {n: c for n, c in self.raw.items() if isinstance(c, dict)} if isinstance(self.raw, dict) else {}
@@ -186,11 +183,11 @@ class _Suite:
             self._report(("cases", name, *where), message, lineage)
 
         before = len(self.problems)
-        violations = list(_violations(self.case_schema, merged))
-        for where, message in violations:
+        wrong = list(violations(schema("suite")["$defs"]["case"], merged))
+        for where, message in wrong:
             report(where, message)
         unread = {problem.case for problem in self.document.problems}
-        if violations or len(self.problems) > before or not unread.isdisjoint(lineage):
+        if wrong or len(self.problems) > before or not unread.isdisjoint(lineage):
             return None
         return resolve(merged, path.stem, name, path.parent, limits, report)
 
@@ -206,96 +203,6 @@ class _Suite:
             else:
                 result[key] = value
         return result
-
-
-@cache
-def _schema(name: str) -> dict:
-    """A schema with every `$ref: "#/$defs/NAME"` replaced by what it names, which is quicker than to follow it for each case."""
-    path = SCHEMAS / f"{name}.schema.yaml"
-    schema = Document(path, path.name).data
-
-    def inlined(node: Any) -> Any:
-        if isinstance(node, list):
-            return [inlined(item) for item in node]
-        if not isinstance(node, dict):
-            return node
-        named = inlined(schema["$defs"][node["$ref"].rsplit("/", 1)[1]]) if "$ref" in node else {}
-        return named | {key: inlined(item) for key, item in node.items() if key != "$ref"}
-
-    return inlined(schema)
-
-
-@cache
-def _validator() -> type:
-    """The class of jsonschema, with 2.0 no whole number and NaN and infinity no numbers; made once, for making it takes milliseconds."""
-    import jsonschema
-
-    strict = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
-        {
-            "integer": lambda _, v: isinstance(v, int) and not isinstance(v, bool),
-            "number": lambda _, v: isinstance(v, int | float) and not isinstance(v, bool) and abs(v) <= sys.float_info.max,
-        }
-    )
-    return jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=strict)
-
-
-def _violations(schema: dict, value: Any) -> Iterator[tuple[tuple, str]]:
-    """Each (path, message) where `value` does not fit `schema`."""
-    for error in _validator()(schema).iter_errors(value):
-        yield from _explain(error)
-
-
-def _explain(error) -> Iterator[tuple[tuple, str]]:
-    """A jsonschema error as (path, message) in words of the user."""
-    where, value, rule = tuple(error.absolute_path), error.instance, error.validator_value
-    if "propertyNames" in error.absolute_schema_path:
-        limit = f"at most {rule} of them" if error.validator == "maxLength" else "nothing else"
-        yield (*where, value), f"the name {short(value)!r} should have small letters, digits and _, {limit}"
-        return
-    match error.validator:
-        case "additionalProperties":
-            known = error.schema["properties"]
-            for key in [key for key in value if key not in known]:
-                yield (*where, key), f"unknown key{did_you_mean(key, known)}"
-        case "type" | "pattern":
-            yield where, f"is {shown(value)}, should be {_expected(error.schema, value)}"
-        case "enum" if isinstance(value, str):
-            yield where, f"is {shown(value)}, should be {' or '.join(rule)}"
-        case "enum":
-            pass  # the type is wrong, too, and says so
-        case "required":
-            for key in [key for key in rule if key not in value]:
-                yield where, f"{key} is missing; add it"
-        case "minItems" | "minProperties":
-            yield where, "is empty; give at least one"
-        case "maxProperties":
-            yield where, f"says {' and '.join(map(short, value))}; choose one"
-        case "uniqueItems":
-            twice = next(item for i, item in enumerate(value) if item in value[:i])
-            yield where, f"names {shown(twice)} twice; name it once"
-        case "minimum":
-            yield where, f"is {value}, should be at least {rule}"
-        case "exclusiveMinimum":
-            yield where, f"is {value}, should be more than {rule}"
-        case "maximum":
-            yield where, f"is {value}, should be at most {rule}"
-        case _:
-            yield where, short(error.message)
-
-
-def _expected(schema: dict, value: Any) -> str:
-    """What `schema` takes, in words; with advice if `value` is a number in quotes."""
-    names = {"array": "a list", "object": "a mapping", "string": "text", "number": "a finite number", "integer": "a whole number"}
-    if "pattern" in schema:
-        choices = re.sub(r"^\^\(?|\)?\$$|\\", "", schema["pattern"]).replace("|", " or ")
-        names["string"] = "a name of small letters, digits and _" if "[" in choices else choices
-    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-    advice = ""
-    if isinstance(value, str) and not {"number", "integer"}.isdisjoint(types) and re.fullmatch(r"[-+0-9.eE]*[0-9]", value):
-        advice = "; write the number without quotes"
-    elif isinstance(value, str) and "array" in types and "object" not in types:
-        advice = f"; write [{short(value)}]"
-    return " or ".join(names[name] for name in types) + advice
 
 
 def _said(problem: Problem, problems: list[Problem]) -> bool:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from worked_attention.cases.strict_yaml import printable
+from worked_attention.cases.words import printable
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import judge_case
 from worked_attention.referee.submissions import Key, Sent, Submission

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from worked_attention.cases.literals import SPELLED
-from worked_attention.cases.strict_yaml import did_you_mean, short
+from worked_attention.cases.words import did_you_mean, short
 from worked_attention.files.artifacts import write_json
 from worked_attention.referee import caller
 from worked_attention.stages import parameters

@@ -1,0 +1,32 @@
+"""What a case costs: numbers to learn, multiply-adds and bytes, counted from its shapes."""
+
+from math import prod
+
+from worked_attention.stages.catalogue import BOOLEAN, STAGES, WEIGHTS, shape, size
+from worked_attention.stages.dtypes import DTYPES
+
+
+def multiply_adds(arrays: dict[str, list[str]], dims: dict[str, int]) -> dict[str, int]:
+    """Multiply-adds of each stage's matrix products (softmax has none); a backward product costs as much as its forward one."""
+    made = {name for stage in arrays.values() for name in stage}
+    batch = dims.get("B", 1)
+    forward = {
+        w: batch * prod(shape(w, dims)) * dims["Lq" if w in ("w_q", "w_o") else "Ln"] for w in ("w_q", "w_k", "w_v", "w_o") if w in made
+    }
+    counts = dict.fromkeys(STAGES, 0)
+    counts["projections"] = sum(forward.get(w, 0) for w in ("w_q", "w_k", "w_v"))
+    counts["scores"] = batch * size("H*Lq*Lk*d_k", dims) if "qk" in made else 0
+    counts["contexts"] = batch * size("H*Lq*Lk*d_v", dims) if "contexts" in made else 0
+    counts["outputs"] = forward.get("w_o", 0)
+    counts["backward"] = 2 * sum(counts.values()) if arrays["backward"] else 0
+    return counts
+
+
+def parameter_count(arrays: dict[str, list[str]], shapes: dict[str, tuple]) -> int:
+    """How many numbers a layer would learn: all elements of weights, biases and gains. arrays: names by stage; shapes: by name."""
+    return sum(prod(shapes[name]) for name in arrays["parameters"] if name in WEIGHTS)
+
+
+def stage_bytes(arrays: dict[str, list[str]], shapes: dict[str, tuple], dtype: str) -> dict[str, int]:
+    """Bytes of the arrays of each stage, kept in `dtype`, booleans in one byte each. arrays: names by stage; shapes: by name."""
+    return {stage: sum(prod(shapes[n]) * (1 if n in BOOLEAN else DTYPES[dtype].bytes) for n in arrays[stage]) for stage in STAGES}

@@ -1,0 +1,156 @@
+"""Which options and parameters of a case need each other, or exclude each other."""
+
+from worked_attention.cases.literals import Report
+from worked_attention.cases.sizes import place
+from worked_attention.cases.words import did_you_mean, short
+from worked_attention.stages.catalogue import DRAWABLE
+
+MASK_ARRAYS = ("keep", "block", "add", "key_keep", "key_block", "key_add")
+ANYWHERE = {"w_o", "b_o", "sinks", "bias_table", "t5_table", "dropout_keep", "upstream", *(f"mask_{name}" for name in MASK_ARRAYS)}
+KEYS = {"g_q", "g_k", "bias_k", "bias_v", "past_k", "past_v"}
+PROJECTIONS = {f"{kind}_{name}" for kind in "wb" for name in "qkv"}
+BEGINNINGS = {  # what each beginning needs, and what it may have besides
+    "x": ({"x"}, {"x_kv", "x_k", "x_v"} | PROJECTIONS | KEYS),
+    "qkv": ({"q", "k", "v"}, KEYS),
+    "heads": ({"q_heads", "k_heads", "v_heads"}, KEYS),
+    "scaled": ({"scaled"}, {"v", "v_heads"}),
+}
+BEGIN_WORDS = {"x": "x", "qkv": "q, k and v", "heads": "q_heads, k_heads and v_heads", "scaled": "scaled scores"}
+TOGETHER = [  # parameters that make sense only with another one
+    ("x_k", "x_v"),
+    ("x_v", "x_k"),
+    ("bias_k", "bias_v"),
+    ("bias_v", "bias_k"),
+    ("past_k", "past_v"),
+    ("past_v", "past_k"),
+    *((f"b_{name}", f"w_{name}") for name in "qkvo"),
+]
+TURNS = {  # per rule of rotary.scaling: the turns below which all is divided, and those above which nothing changes, by default
+    "yarn": {"beta_slow": 1, "beta_fast": 32},
+    "llama3": {"low": 1, "high": 4},
+}
+
+
+def drawn(raw: dict, given: dict, fail: Report) -> list[str]:
+    """Names of the parameters that torch draws; one that it cannot draw, or that is in `given` as well, goes to `fail`."""
+    found = []
+    for i, parameter in enumerate(raw.get("torch_draws", {}).get("order", [])):
+        if parameter not in DRAWABLE:
+            fail(("torch_draws", "order", i), f"{short(parameter)} cannot be drawn{did_you_mean(parameter, DRAWABLE)}")
+        elif parameter in given:
+            fail(("parameters", parameter), "is given here and drawn in torch_draws.order; keep one of them")
+        else:
+            found.append(parameter)
+    return found
+
+
+def beginning(names: set[str], fail: Report) -> str:
+    """Which of the beginnings the case has: x, qkv, heads or scaled. names: of its parameters; what does not fit goes to `fail`."""
+    begins = [key for key, (needed, _) in BEGINNINGS.items() if names & (needed - {"v", "v_heads"})]
+    if len(begins) != 1:
+        got = " and ".join(n for key in begins for n in sorted(BEGINNINGS[key][0] & names))
+        advice = f"this one gives {got}; keep one beginning" if got else "this one gives none of them; give one"
+        fail(("parameters",), f"a case begins at x, at q, k and v, or at scaled scores; {advice}")
+        return "x"
+    needed, besides = BEGINNINGS[begins[0]]
+    for name in sorted(names - needed - besides - ANYWHERE):
+        fail(place(name), f"has no place in a case that begins at {BEGIN_WORDS[begins[0]]}; remove it")
+    for name in sorted(needed - names):
+        fail(place(name), f"is missing; give all of {BEGIN_WORDS[begins[0]]}")
+    if names & PROJECTIONS:
+        for name in sorted({"w_q", "w_k", "w_v"} - names):
+            fail(place(name), "is missing; give all of w_q, w_k and w_v, or none for x itself")
+    for name, other in TOGETHER:
+        if name in names and other not in names and other not in ("w_q", "w_k", "w_v"):
+            fail(place(other), f"is missing, but {name} is there; give both, or neither")
+    if "x_kv" in names and "x_k" in names:
+        fail(place("x_kv"), "is there as well as x_k and x_v; keep x_kv for one input of both, or the other two")
+    if begins[0] == "scaled" and "w_o" in names and not names & {"v", "v_heads"}:
+        fail(place("v"), "is missing, but w_o is there; give v, or no w_o")
+    return begins[0]
+
+
+def check_options(raw: dict, mask: dict, names: set[str], begins_at: str, fail: Report) -> None:
+    """Options that need each other, or exclude each other."""
+    if begins_at == "scaled":
+        for key in ("scale", "qk_norm", "sinusoidal", "rotary", "extra_key", "backward"):
+            if key in raw:
+                fail((key,), "has no place in a case that begins at scaled scores; remove it")
+    if "sinusoidal" in raw and begins_at not in ("x", "scaled"):
+        fail(("sinusoidal",), "is added to x, but this case begins later; remove it")
+    if "sinusoidal" in raw and "x_k" in names:
+        fail(("sinusoidal",), "is added to x and x_kv; give x_kv in place of x_k and x_v")
+    if "prefix" in mask and "causal" not in mask:
+        fail(("mask", "prefix"), "widens a causal mask; add mask.causal")
+    if "causal" in mask and mask.get("window", {}).get("align", mask["causal"]) != mask["causal"]:
+        fail(("mask", "window", "align"), f"is {mask['window']['align']}, but mask.causal is {mask['causal']}; leave it out")
+    for option, parameter in (("dropout", "dropout_keep"), ("t5", "t5_table")):
+        if option in raw and parameter not in names:
+            fail(("parameters", parameter), f"is missing, but {option} is there; give both, or neither")
+    if "dropout_keep" in names and "dropout" not in raw:
+        fail(("dropout",), "is missing, but dropout_keep is there; give the probability that it was drawn with")
+    if "g_q" in names | ({"g_q"} if "g_k" in names else set()) and "qk_norm" not in raw:
+        fail(("qk_norm",), "is missing, but its gain g_q or g_k is there; add it")
+    if "sinks" in names and raw.get("softmax", "plain") != "plain":
+        fail(("softmax",), f"is {raw['softmax']}, but sinks join the plain softmax; remove one of them")
+    if "scaling" in raw.get("rotary", {}):
+        _scaling(raw["rotary"], fail)
+    if ("upstream" in names) != (raw.get("backward") == "given"):
+        fail(("backward",), "is `given` if and only if parameters.upstream is there; add the other one")
+    if raw.get("backward") and raw.get("softmax") == "hardmax":
+        fail(("backward",), "does not go through hardmax; remove one of them")
+
+
+def _scaling(rotary: dict, fail: Report) -> None:
+    """Options of the rule for longer contexts: only those that it has, and in their order."""
+    scaling = rotary["scaling"]
+    rule = scaling["rule"]
+    limits = TURNS.get(rule, {})
+    known = ["factor", *["original_length"] * bool(limits), *limits]
+    for key in [key for key in scaling if key not in ("rule", *known)]:
+        fail(("rotary", "scaling", key), f"is not used by {rule}, which has {', '.join(known)}; remove it")
+    if not limits:
+        return
+    if "original_length" not in scaling:
+        fail(("rotary", "scaling"), f"original_length is missing; {rule} needs it")
+    (slow, least), (fast, most) = ((key, scaling.get(key, default)) for key, default in limits.items())
+    if least >= most and slow in scaling:
+        fail(("rotary", "scaling", slow), f"is {least}, should be less than {fast} = {most}")
+    elif least >= most:
+        fail(("rotary", "scaling", fast), f"is {most}, should be more than {slow} = {least}")
+    if rule == "yarn" and rotary.get("base", 10000) <= 1:
+        fail(("rotary", "base"), f"is {rotary['base']}, should be more than 1 for yarn")
+
+
+def check_values(case: dict, fail: Report) -> None:
+    """Options whose values depend on the sizes."""
+    dims, mask, rotary = case["dims"], case["mask"], case["rotary"]
+    if rotary:
+        turned = rotary.get("dims", dims["d_k"])
+        if turned % 2 and "dims" not in rotary:
+            advice = "add dims, an even number up to d_k" if turned > 1 else "make d_k even"
+            fail(("rotary",), f"turns columns in pairs, but d_k = {turned} is odd; {advice}")
+        elif turned % 2 or turned > dims["d_k"]:
+            fail(("rotary", "dims"), f"is {turned}, should be even and at most d_k = {dims['d_k']}")
+        elif rotary.get("scaling", {}).get("rule") == "ntk" and turned < 4:
+            fail(("rotary", "scaling", "rule"), "ntk needs at least 4 rotated columns")
+    if "key_lengths" in mask:
+        if len(mask["key_lengths"]) != dims.get("B", 1):
+            fail(
+                ("mask", "key_lengths"),
+                f"names {len(mask['key_lengths'])}, but the batch has {dims.get('B', 1)}; give one for each sequence",
+            )
+        for i, length in enumerate(mask["key_lengths"]):
+            if length > dims["Lc"]:
+                fail(("mask", "key_lengths", i), f"is {length}, but there are {dims['Lc']} keys")
+    for side, axis in (("queries", "Lq"), ("keys", "Lc")):
+        if "documents" in mask and len(mask["documents"][side]) != dims[axis]:
+            fail(("mask", "documents"), f"names {len(mask['documents'][side])} {side}, but the case has {axis} = {dims[axis]}")
+    if case["t5"] and case["t5"]["direction"] == "both" and dims["buckets"] % 2:
+        fail(("parameters", "t5_table"), f"has {dims['buckets']} buckets, should have an even number for direction: both")
+    if case["t5"] and dims["buckets"] < 4:
+        fail(("parameters", "t5_table"), f"has {dims['buckets']} buckets, should have at least 4")
+    elif case["t5"]:
+        alone = dims["buckets"] // (4 if case["t5"]["direction"] == "both" else 2)
+        if case["t5"]["longest"] <= alone:
+            fail(("t5", "longest"), f"is {case['t5']['longest']}, should be more than {alone}, for so many buckets hold one distance each")
