@@ -1,4 +1,8 @@
-"""The options of configs and suites, as the schemas state them."""
+"""The options of configs and suites, as the schemas state them: each default is written there and nowhere else.
+
+Two keywords of ours stand in the schemas: `otherwise` says in words what holds where an option without a constant default is
+not given, `only_for: {OTHER: [KIND]}` that an option belongs to these kinds of another option beside it.
+"""
 
 from functools import cache
 from pathlib import Path
@@ -24,3 +28,21 @@ def schema(name: str) -> dict:
         return named | {key: inlined(item) for key, item in node.items() if key != "$ref"}
 
     return inlined(stated)
+
+
+def applies(rule: dict, given: dict) -> bool:
+    """Whether an option belongs to what stands beside it. rule: of the option; given: its block, where the other options stand."""
+    return all(given.get(other) in kinds for other, kinds in rule.get("only_for", {}).items())
+
+
+def filled(block: dict, given: dict) -> dict:
+    """`given` with every option of the schema `block`: its default where it is not given, None where it has none.
+
+    Of forms that exclude each other (`maxProperties: 1`) only the given one is there.
+    """
+    whole = {}
+    for name, rule in block["properties"].items():
+        value = given.get(name, rule.get("default") if applies(rule, given) else None)
+        if name in given or block.get("maxProperties") != 1:
+            whole[name] = filled(rule, value) if isinstance(value, dict) and "properties" in rule else value
+    return whole

@@ -1,6 +1,7 @@
 """The numbers that a source prints: whether a case's claims fit its arrays."""
 
 from worked_attention.cases.literals import PRINTED, SPELLED, Report
+from worked_attention.cases.options import filled, schema
 from worked_attention.cases.words import did_you_mean, shown
 
 
@@ -16,11 +17,12 @@ def claims(raw: dict, shapes: dict[str, tuple], fail: Report) -> list[dict]:
             continue
         for i, entry in enumerate(entries if isinstance(entries, list) else [entries]):
             where = ("claims", array, i) if isinstance(entries, list) else ("claims", array)
-            at, axes = entry.get("at", []), shapes[array]
+            claim, axes = filled(schema("suite")["$defs"]["claim"], entry), shapes[array]
+            at, values = claim["at"], claim["values"]
             if len(at) > len(axes) or any(index >= n for index, n in zip(at, axes, strict=False)):
                 fail((*where, "at"), f"{at} lies outside {array}, whose shape is {list(axes)}; count from 0")
-            elif _printed(entry["values"], axes[len(at) :], (*where, "values"), fail):
-                found.append({"array": array, "at": at, "values": entry["values"]})
+            elif _printed(values, axes[len(at) :], (*where, "values"), fail):
+                found.append({"array": array, "at": at, "values": values})
     return found
 
 

@@ -11,11 +11,14 @@ from pathlib import Path
 
 from worked_attention.cases.costs import multiply_adds, parameter_count, stage_bytes
 from worked_attention.cases.literals import SPELLED, Report, given_shape
+from worked_attention.cases.options import filled, schema
 from worked_attention.cases.printed import claims
 from worked_attention.cases.rules import MASK_ARRAYS, beginning, check_options, check_values, drawn
 from worked_attention.cases.sizes import find_sizes, place
 from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, GRADIENTS, STAGES, shape, size
 from worked_attention.stages.dtypes import DTYPES, usual_precision
+
+FORMAT = 1  # of case.json and suite.json; it rises when a key goes or changes its meaning
 
 
 def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report: Report) -> dict | None:
@@ -29,33 +32,35 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
         problems.append(where)
         report(where, message)
 
-    mask = {"fill": "-inf", "empty_row": "zero", **raw.get("mask", {})}
-    given = raw.get("parameters", {}) | {f"mask_{key}": mask.pop(key) for key in MASK_ARRAYS if key in mask}
-    dtype = raw.get("dtype", "float64")
-    names = set(given) | set(drawn(raw, given, fail))
+    options = filled(schema("suite")["$defs"]["case"], raw)
+    given = _given(options)
+    names = set(given) | set(drawn(options, given, fail))
     begins_at = beginning(names, fail)
-    biggest = limits["max_array_mb"] * 1e6 / DTYPES[dtype].bytes
-    shapes = {n: given_shape(given[n], folder, biggest, "bool" if n in BOOLEAN else dtype, place(n), fail) for n in given}
-    check_options(raw, mask, names, begins_at, fail)
-    dims = {} if problems else find_sizes(raw, begins_at, {n: shapes.get(n) for n in CATALOGUE if n in names}, fail)
+    dtype, megabytes = options["dtype"], limits["max_array_mb"]
+    most = megabytes * 1e6 / DTYPES[dtype].bytes
+    shapes = {n: given_shape(given[n], folder, most, "bool" if n in BOOLEAN else dtype, place(n), fail) for n in given}
+    check_options(raw, options, names, begins_at, fail)
+    dims = {} if problems else find_sizes(options, begins_at, {n: shapes.get(n) for n in CATALOGUE if n in names}, fail)
     if problems:
         return None
+    mask = _mask(options["mask"])
     arrays = _computed(raw, mask, begins_at, names)
     shapes = {n: shapes.get(n) or shape(n, dims) for stage in arrays.values() for n in stage}
-    if _too_large(shapes, dtype, limits["max_array_mb"], fail):
+    if _too_large(shapes, dtype, megabytes, fail):
         return None
     case = {
+        "format": FORMAT,
         "suite": suite,
         "name": name,
-        "title": raw.get("title", name),
-        "look": raw.get("look", ""),
+        "title": options["title"] or name,
+        "look": options["look"],
         "begins_at": begins_at,
-        **_options(raw, mask, names, dims),
-        **_positions(raw.get("positions", {}), dims, fail),
-        "backward": raw.get("backward"),
-        **_tokens(raw, dims, fail),
+        **_computing(options, names, dims),
+        "mask": mask,
+        **_positions(options["positions"], dims, fail),
+        **_tokens(options, dims, fail),
         "parameters": given,
-        "torch_draws": raw.get("torch_draws"),
+        "torch_draws": options["torch_draws"],
         "spelled": sorted(n for n in given if isinstance(given[n], list) and any(word in str(given[n]) for word in SPELLED)),
         "dims": dims,
         "arrays": arrays,
@@ -63,33 +68,42 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
         "parameter_count": parameter_count(arrays, shapes),
         "multiply_adds": multiply_adds(arrays, dims),
         "bytes": stage_bytes(arrays, shapes, dtype),
-        "claims": claims(raw.get("claims", {}), shapes, fail),
+        "claims": claims(options["claims"], shapes, fail),
     }
-    check_values(case, fail)
+    check_values(raw, case, fail)
     return None if problems else case
 
 
-def _options(raw: dict, mask: dict, names: set[str], dims: dict[str, int]) -> dict:
-    """The options that say how a case is computed, by name."""
-    dtype, scale = raw.get("dtype", "float64"), raw.get("scale", "1/sqrt(d_k)")
+def _given(options: dict) -> dict:
+    """The arrays that the case gives, by name: its parameters, and those of its masks."""
+    masks = {f"mask_{key}": options["mask"][key] for key in MASK_ARRAYS}
+    return {name: spec for name, spec in (options["parameters"] | masks).items() if spec is not None}
+
+
+def _computing(options: dict, names: set[str], dims: dict[str, int]) -> dict:
+    """The options that say how a case is computed, with what follows from others where they have no constant default."""
+    inner, rotary = usual_precision(options["dtype"]), options["rotary"]
     return {
-        "dtype": dtype,
-        "precision": usual_precision(dtype) | raw.get("precision", {}),
+        "dtype": options["dtype"],
+        "precision": {name: value or inner[name] for name, value in options["precision"].items()},
         "heads": dims["H"],
         "kv_heads": dims["H_kv"],
-        "scale": scale,
-        "scale_factor": _scale_factor(scale, dims),
-        "softcap": raw.get("softcap"),
-        "mask": _documents(mask),
-        "softmax": raw.get("softmax", "plain"),
-        "dropout": raw.get("dropout"),
-        "extra_key": raw.get("extra_key", "none"),
-        "qk_norm": {"eps": 1e-6, **raw["qk_norm"]} if "qk_norm" in raw else None,
-        "sinusoidal": {"base": 10000, **raw["sinusoidal"]} if "sinusoidal" in raw else None,
-        "rotary": raw.get("rotary"),
-        "alibi": {"form": "distance", **raw["alibi"]} if "alibi" in raw else None,
-        "t5": {"longest": 128, "direction": "both", **raw.get("t5", {})} if "t5_table" in names else None,
+        "scale": options["scale"],
+        "scale_factor": _scale_factor(options["scale"], dims),
+        "rotary": rotary and {**rotary, "dims": rotary["dims"] or dims["d_k"]},
+        "t5": options["t5"] if "t5_table" in names else None,
+        **{name: options[name] for name in ("softcap", "softmax", "dropout", "extra_key", "qk_norm", "sinusoidal", "alibi", "backward")},
     }
+
+
+def _mask(options: dict) -> dict:
+    """`mask` without what it does not say and without arrays, which are parameters; documents as {queries, keys}, also from one list."""
+    mask = {key: value for key, value in options.items() if value is not None and key not in MASK_ARRAYS}
+    if "causal" in mask and "window" in mask:
+        mask["window"] = {**mask["window"], "align": mask["causal"]}
+    if isinstance(mask.get("documents"), list):
+        mask["documents"] = {"queries": mask["documents"], "keys": mask["documents"]}
+    return mask
 
 
 def _too_large(shapes: dict[str, tuple], dtype: str, limit: float, fail: Report) -> bool:
@@ -103,35 +117,30 @@ def _too_large(shapes: dict[str, tuple], dtype: str, limit: float, fail: Report)
     return False
 
 
-def _tokens(raw: dict, dims: dict[str, int], fail: Report) -> dict[str, list[str]]:
+def _tokens(options: dict, dims: dict[str, int], fail: Report) -> dict[str, list[str]]:
     """Names of queries and keys: as listed, or counted from 1; as many keys as queries have their names."""
-    tokens = raw.get("tokens")
-    shared = tokens if dims["Lq"] == dims["Lk"] else None
+    tokens, keys = options["tokens"], options["key_tokens"]
     for key, axis in (("tokens", "Lq"), ("key_tokens", "Lk")):
-        if key in raw and len(raw[key]) != dims[axis]:
-            fail((key,), f"names {len(raw[key])}, but the case has {axis} = {dims[axis]}; name each once")
+        if options[key] and len(options[key]) != dims[axis]:
+            fail((key,), f"names {len(options[key])}, but the case has {axis} = {dims[axis]}; name each once")
+    shared = tokens if dims["Lq"] == dims["Lk"] else None
     return {
         "tokens": tokens or [str(i + 1) for i in range(dims["Lq"])],
-        "key_tokens": raw.get("key_tokens", shared) or [str(j + 1) for j in range(dims["Lk"])],
+        "key_tokens": keys or shared or [str(j + 1) for j in range(dims["Lk"])],
     }
 
 
-def _positions(raw: dict, dims: dict, fail: Report) -> dict[str, list[int]]:
+def _positions(options: dict, dims: dict[str, int], fail: Report) -> dict[str, list[int]]:
     """Positions of the queries, of the new keys and of all keys: as listed, or counted on from the past."""
-    offset = raw.get("offset", dims["Lp"])
-    queries = raw.get("queries", [offset + i for i in range(dims["Lq"])])
-    keys = raw.get("keys", [offset + j for j in range(dims["Ln"])])
+    offset = dims["Lp"] if options["offset"] is None else options["offset"]
+    queries, keys = (
+        [offset + i for i in range(dims[axis])] if options[side] is None else options[side]
+        for side, axis in (("queries", "Lq"), ("keys", "Ln"))
+    )
     for side, listed, axis in (("queries", queries, "Lq"), ("keys", keys, "Ln")):
         if len(listed) != dims[axis]:
             fail(("positions", side), f"lists {len(listed)}, but the case has {axis} = {dims[axis]}; list each once")
     return {"query_positions": queries, "key_positions": keys, "context_positions": [*range(dims["Lp"]), *keys]}
-
-
-def _documents(mask: dict) -> dict:
-    """`mask` with documents as {queries, keys}, also where one list names both."""
-    if isinstance(mask.get("documents"), list):
-        return {**mask, "documents": {"queries": mask["documents"], "keys": mask["documents"]}}
-    return mask
 
 
 def _scale_factor(scale: str | float, dims: dict[str, int]) -> float:

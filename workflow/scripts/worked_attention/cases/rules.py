@@ -1,6 +1,7 @@
 """Which options and parameters of a case need each other, or exclude each other."""
 
 from worked_attention.cases.literals import Report
+from worked_attention.cases.options import applies, schema
 from worked_attention.cases.sizes import place
 from worked_attention.cases.words import did_you_mean, short
 from worked_attention.stages.catalogue import DRAWABLE
@@ -25,16 +26,16 @@ TOGETHER = [  # parameters that make sense only with another one
     ("past_v", "past_k"),
     *((f"b_{name}", f"w_{name}") for name in "qkvo"),
 ]
-TURNS = {  # per rule of rotary.scaling: the turns below which all is divided, and those above which nothing changes, by default
-    "yarn": {"beta_slow": 1, "beta_fast": 32},
-    "llama3": {"low": 1, "high": 4},
-}
+TURNS = {
+    "yarn": ("beta_slow", "beta_fast"),
+    "llama3": ("low", "high"),
+}  # of rotary.scaling: below the first all is divided, above the other nothing changes
 
 
-def drawn(raw: dict, given: dict, fail: Report) -> list[str]:
+def drawn(options: dict, given: dict, fail: Report) -> list[str]:
     """Names of the parameters that torch draws; one that it cannot draw, or that is in `given` as well, goes to `fail`."""
     found = []
-    for i, parameter in enumerate(raw.get("torch_draws", {}).get("order", [])):
+    for i, parameter in enumerate(options["torch_draws"]["order"] if options["torch_draws"] else []):
         if parameter not in DRAWABLE:
             fail(("torch_draws", "order", i), f"{short(parameter)} cannot be drawn{did_you_mean(parameter, DRAWABLE)}")
         elif parameter in given:
@@ -70,69 +71,78 @@ def beginning(names: set[str], fail: Report) -> str:
     return begins[0]
 
 
-def check_options(raw: dict, mask: dict, names: set[str], begins_at: str, fail: Report) -> None:
-    """Options that need each other, or exclude each other."""
+def check_options(raw: dict, options: dict, names: set[str], begins_at: str, fail: Report) -> None:
+    """Options that need each other, or exclude each other; what is wrong goes to `fail`.
+
+    raw: the case as its suite says it. options: the same with every default. names: of its parameters.
+    """
     if begins_at == "scaled":
         for key in ("scale", "qk_norm", "sinusoidal", "rotary", "extra_key", "backward"):
             if key in raw:
                 fail((key,), "has no place in a case that begins at scaled scores; remove it")
-    if "sinusoidal" in raw and begins_at not in ("x", "scaled"):
+    if options["sinusoidal"] and begins_at not in ("x", "scaled"):
         fail(("sinusoidal",), "is added to x, but this case begins later; remove it")
-    if "sinusoidal" in raw and "x_k" in names:
+    if options["sinusoidal"] and "x_k" in names:
         fail(("sinusoidal",), "is added to x and x_kv; give x_kv in place of x_k and x_v")
-    if "prefix" in mask and "causal" not in mask:
-        fail(("mask", "prefix"), "widens a causal mask; add mask.causal")
-    if "causal" in mask and mask.get("window", {}).get("align", mask["causal"]) != mask["causal"]:
-        fail(("mask", "window", "align"), f"is {mask['window']['align']}, but mask.causal is {mask['causal']}; leave it out")
+    _check_mask(raw.get("mask", {}), fail)
     for option, parameter in (("dropout", "dropout_keep"), ("t5", "t5_table")):
         if option in raw and parameter not in names:
             fail(("parameters", parameter), f"is missing, but {option} is there; give both, or neither")
     if "dropout_keep" in names and "dropout" not in raw:
         fail(("dropout",), "is missing, but dropout_keep is there; give the probability that it was drawn with")
-    if "g_q" in names | ({"g_q"} if "g_k" in names else set()) and "qk_norm" not in raw:
+    if names & {"g_q", "g_k"} and not options["qk_norm"]:
         fail(("qk_norm",), "is missing, but its gain g_q or g_k is there; add it")
-    if "sinks" in names and raw.get("softmax", "plain") != "plain":
-        fail(("softmax",), f"is {raw['softmax']}, but sinks join the plain softmax; remove one of them")
-    if "scaling" in raw.get("rotary", {}):
-        _scaling(raw["rotary"], fail)
-    if ("upstream" in names) != (raw.get("backward") == "given"):
+    if "sinks" in names and options["softmax"] != "plain":
+        fail(("softmax",), f"is {options['softmax']}, but sinks join the plain softmax; remove one of them")
+    if options["rotary"] and options["rotary"]["scaling"]:
+        _check_scaling(raw["rotary"]["scaling"], options["rotary"], fail)
+    if ("upstream" in names) != (options["backward"] == "given"):
         fail(("backward",), "is `given` if and only if parameters.upstream is there; add the other one")
-    if raw.get("backward") and raw.get("softmax") == "hardmax":
+    if options["backward"] and options["softmax"] == "hardmax":
         fail(("backward",), "does not go through hardmax; remove one of them")
 
 
-def _scaling(rotary: dict, fail: Report) -> None:
+def _check_mask(given: dict, fail: Report) -> None:
+    """Keys of `mask` that need `causal`, or must agree with it."""
+    if "prefix" in given and "causal" not in given:
+        fail(("mask", "prefix"), "widens a causal mask; add mask.causal")
+    if "causal" in given and given.get("window", {}).get("align", given["causal"]) != given["causal"]:
+        fail(("mask", "window", "align"), f"is {given['window']['align']}, but mask.causal is {given['causal']}; leave it out")
+
+
+def _check_scaling(given: dict, rotary: dict, fail: Report) -> None:
     """Options of the rule for longer contexts: only those that it has, and in their order."""
     scaling = rotary["scaling"]
     rule = scaling["rule"]
-    limits = TURNS.get(rule, {})
-    known = ["factor", *["original_length"] * bool(limits), *limits]
-    for key in [key for key in scaling if key not in ("rule", *known)]:
+    rules = schema("suite")["$defs"]["case"]["properties"]["rotary"]["properties"]["scaling"]["properties"]
+    known = [key for key in rules if key != "rule" and applies(rules[key], given)]
+    for key in [key for key in given if key not in ("rule", *known)]:
         fail(("rotary", "scaling", key), f"is not used by {rule}, which has {', '.join(known)}; remove it")
-    if not limits:
+    if rule not in TURNS:
         return
-    if "original_length" not in scaling:
+    if "original_length" not in given:
         fail(("rotary", "scaling"), f"original_length is missing; {rule} needs it")
-    (slow, least), (fast, most) = ((key, scaling.get(key, default)) for key, default in limits.items())
-    if least >= most and slow in scaling:
+    slow, fast = TURNS[rule]
+    least, most = scaling[slow], scaling[fast]
+    if least >= most and slow in given:
         fail(("rotary", "scaling", slow), f"is {least}, should be less than {fast} = {most}")
     elif least >= most:
         fail(("rotary", "scaling", fast), f"is {most}, should be more than {slow} = {least}")
-    if rule == "yarn" and rotary.get("base", 10000) <= 1:
+    if rule == "yarn" and rotary["base"] <= 1:
         fail(("rotary", "base"), f"is {rotary['base']}, should be more than 1 for yarn")
 
 
-def check_values(case: dict, fail: Report) -> None:
-    """Options whose values depend on the sizes."""
+def check_values(raw: dict, case: dict, fail: Report) -> None:
+    """Options whose values depend on the sizes; what is wrong goes to `fail`. raw: as its suite says it. case: resolved."""
     dims, mask, rotary = case["dims"], case["mask"], case["rotary"]
     if rotary:
-        turned = rotary.get("dims", dims["d_k"])
-        if turned % 2 and "dims" not in rotary:
+        turned = rotary["dims"]
+        if turned % 2 and "dims" not in raw["rotary"]:
             advice = "add dims, an even number up to d_k" if turned > 1 else "make d_k even"
             fail(("rotary",), f"turns columns in pairs, but d_k = {turned} is odd; {advice}")
         elif turned % 2 or turned > dims["d_k"]:
             fail(("rotary", "dims"), f"is {turned}, should be even and at most d_k = {dims['d_k']}")
-        elif rotary.get("scaling", {}).get("rule") == "ntk" and turned < 4:
+        elif rotary["scaling"] and rotary["scaling"]["rule"] == "ntk" and turned < 4:
             fail(("rotary", "scaling", "rule"), "ntk needs at least 4 rotated columns")
     if "key_lengths" in mask:
         if len(mask["key_lengths"]) != dims.get("B", 1):

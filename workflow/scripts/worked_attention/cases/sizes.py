@@ -6,22 +6,22 @@ from worked_attention.stages.catalogue import CATALOGUE, RANKS, axes, shape, siz
 INPUTS = ("x", "x_kv", "x_k", "x_v", "q", "k", "v", "q_heads", "k_heads", "v_heads", "scaled", "past_k", "past_v")
 
 
-def find_sizes(raw: dict, begins_at: str, shapes: dict[str, tuple | None], fail: Report) -> dict[str, int]:
+def find_sizes(options: dict, begins_at: str, shapes: dict[str, tuple | None], fail: Report) -> dict[str, int]:
     """Every size by name (`B` only if there is a batch); what is wrong goes to `fail`.
 
-    raw: the case as its suite says it. shapes: every parameter of the case, with its shape if it is written out.
+    options: those of the case, with every default. shapes: every parameter of the case, with its shape if it is written out.
     """
-    extra = ("bias_k" in shapes) + (raw.get("extra_key") == "zero")
+    extra = ("bias_k" in shapes) + (options["extra_key"] == "zero")
     same = _same_sizes(begins_at, shapes, extra)
-    stated = raw.get("sizes", {})
+    stated = {name: n for name, n in options["sizes"].items() if n is not None}
     dims = {
-        "H": raw.get("heads", 1),
-        "H_kv": raw.get("kv_heads", raw.get("heads", 1)),
+        "H": options["heads"],
+        "H_kv": options["kv_heads"] or options["heads"],
         **{same.get(k, k): n for k, n in reversed(stated.items())},
     }
     origin = {
         "H": "heads",
-        "H_kv": "kv_heads" if "kv_heads" in raw else "heads",
+        "H_kv": "kv_heads" if options["kv_heads"] else "heads",
         **dict.fromkeys((same.get(k, k) for k in stated), "sizes"),
     }
     known = {name: got for name, got in shapes.items() if got is not None}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from worked_attention.cases.fitting import STUDIES, fitting
-from worked_attention.cases.options import schema
-from worked_attention.cases.resolve import resolve
+from worked_attention.cases.options import filled, schema
+from worked_attention.cases.resolve import FORMAT, resolve
 from worked_attention.cases.strict_yaml import FLOAT, INTEGER, Document, Problem, Problems
 from worked_attention.cases.violations import violations
 from worked_attention.cases.words import did_you_mean, kind, short, shown
@@ -39,14 +39,8 @@ def load_config(path: Path, overrides: dict) -> dict:
                 problems.append(problem)
     if problems:
         raise Problems(problems)
-    config = {}
-    for key, rule in options["properties"].items():
-        value = overrides.get(key, data.get(key, rule["default"]))
-        if rule["type"] == "object":
-            inner = {name: sub["default"] for name, sub in rule["properties"].items()}
-            value = inner | data.get(key, {}) | overrides.get(key, {})
-        config[key] = value
-    return config
+    inner = {key: data.get(key, {}) | value for key, value in overrides.items() if isinstance(value, dict)}
+    return filled(options, data | overrides | inner)
 
 
 def _as_meant(given: Any, rule: dict) -> Any:
@@ -84,7 +78,7 @@ def load_suites(config: dict, folder: Path) -> dict[str, dict]:
 
 
 def load_suite(path: Path, limits: dict) -> dict:
-    """One suite: {name, description, figures: [case], studies: [study], files: [parameter files], cases: {name: resolved case}}.
+    """One suite: {format, name, description, figures: [case], studies: [study], files: [parameter files], cases: {name: resolved case}}.
 
     `limits` is the config's. Raises `Problems`.
     """
@@ -112,11 +106,11 @@ class _Suite:
         self.raw = data.get("cases")
         self.raw = {n: c for n, c in self.raw.items() if isinstance(c, dict)} if isinstance(self.raw, dict) else {}
         cases = {name: self._case(name, path, limits) for name in self.raw}
-        figures = data.get("figures", "all")
+        whole = filled(schema("suite"), data)
+        figures, studies = whole["figures"], whole["studies"]
         for i, name in enumerate(figures if isinstance(figures, list) else []):
             if name not in self.raw:
                 self._report(("figures", i), f"no case {name} in this suite{did_you_mean(name, self.raw)}")
-        studies = data.get("studies", [])
         for i, study in enumerate([] if self.problems else studies):
             if not fitting(study, cases):
                 self._report(("studies", i), f"no case of this suite fits {study}: it needs {STUDIES[study][0]}")
@@ -124,11 +118,12 @@ class _Suite:
             specs = [spec for case in cases.values() for spec in case["parameters"].values()]
             files = [spec["file"] for spec in specs if isinstance(spec, dict) and "file" in spec]
             self.result = {
+                "format": FORMAT,
                 "name": path.stem,
-                "description": data.get("description", ""),
+                "description": whole["description"],
                 "figures": {"all": list(cases), "none": []}[figures] if isinstance(figures, str) else figures,
                 "studies": studies,
-                "references": data.get("references", "all"),
+                "references": whole["references"],
                 "files": sorted({(path.parent / file).as_posix() for file in files}),
                 "cases": cases,
             }

@@ -20,6 +20,7 @@ OPSET, IR_VERSION = 23, 11  # the first opset with Attention, and the file forma
 NOT_INSTALLED = "the package onnx is not installed"
 TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-2, "bfloat16": 2e-2}  # of one stage, by the coarsest arithmetic in it
 NO_OPTIONS = (
+    "format",
     "suite",
     "name",
     "parameters",

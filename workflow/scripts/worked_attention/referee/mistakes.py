@@ -679,7 +679,8 @@ enter_all(
 
 def _window(side: str, steps: int) -> tuple[Callable[[dict], bool], dict[str, Change]]:
     def applies(case: dict) -> bool:
-        return case["mask"].get("window", {}).get(side, -1) + steps >= 0 and side in case["mask"].get("window", {})
+        given = case["mask"].get("window", {}).get(side)
+        return given is not None and given + steps >= 0
 
     def change(case: dict, arrays: Arrays, go: Stage) -> Arrays:
         window = case["mask"]["window"]

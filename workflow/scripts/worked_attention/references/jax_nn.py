@@ -37,7 +37,9 @@ def run(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         taken.add("causal")
     if fused.aligned(case, "window", 0):
         far = case["dims"]["Lq"] + case["dims"]["Lk"]
-        options["local_window_size"] = tuple(case["mask"]["window"].get(side, far) for side in ("left", "right"))
+        options["local_window_size"] = tuple(
+            far if case["mask"]["window"][side] is None else case["mask"]["window"][side] for side in ("left", "right")
+        )
         taken.add("window")
     keep, added = fused.keep_and_bias(case, arrays, taken)
     if added is not None:

@@ -31,7 +31,8 @@ def native(case: dict, opset: int) -> dict:
     if fused.aligned(case, "causal", past):
         found["is_causal"] = 1
     if fused.aligned(case, "window", past) and opset >= 25:
-        found |= {f"{side}_window_size": case["mask"]["window"].get(side, -1) for side in ("left", "right")}
+        window = case["mask"]["window"]
+        found |= {f"{side}_window_size": -1 if window[side] is None else window[side] for side in ("left", "right")}
     return found
 
 
