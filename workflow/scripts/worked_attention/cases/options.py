@@ -46,3 +46,37 @@ def filled(block: dict, given: dict) -> dict:
         if name in given or block.get("maxProperties") != 1:
             whole[name] = filled(rule, value) if isinstance(value, dict) and "properties" in rule else value
     return whole
+
+
+DESCRIBING = (
+    "title",
+    "look",
+    "extends",
+    "tokens",
+    "key_tokens",
+    "sizes",
+    "parameters",
+    "torch_draws",
+    "claims",
+)  # what a case is, not what it does
+
+
+def uses(options: dict) -> list[str]:
+    """The options of a case that are not as they are by default, `block` or `block.option`, in the order of the schema.
+
+    options: complete, as `filled` returns them. Arrays among them (of masks) are parameters and are not listed.
+    """
+    found = []
+    for name, rule in schema("suite")["$defs"]["case"]["properties"].items():
+        value = options[name]
+        if name in DESCRIBING or value is None or value == rule.get("default"):
+            continue
+        inner = rule.get("properties", {}) if isinstance(value, dict) else {}
+        found += [] if inner and rule.get("default") == {} else [name]
+        found += [f"{name}.{key}" for key in inner if value[key] not in (None, inner[key].get("default")) and not is_array(inner[key])]
+    return found
+
+
+def is_array(rule: dict) -> bool:
+    """Whether an option is an array that a case gives."""
+    return "file" in rule.get("properties", {})

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from worked_attention.cases.costs import multiply_adds, parameter_count, stage_bytes
 from worked_attention.cases.literals import SPELLED, Report, given_shape
-from worked_attention.cases.options import filled, schema
+from worked_attention.cases.options import filled, schema, uses
 from worked_attention.cases.printed import claims
 from worked_attention.cases.rules import MASK_ARRAYS, beginning, check_options, check_values, drawn
 from worked_attention.cases.sizes import find_sizes, place
-from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, GRADIENTS, STAGES, shape, size
+from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, existing, shape, size
 from worked_attention.stages.dtypes import DTYPES, usual_precision
 
 FORMAT = 1  # of case.json and suite.json; it rises when a key goes or changes its meaning
@@ -44,7 +44,8 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
     if problems:
         return None
     mask = _mask(options["mask"])
-    arrays = _computed(raw, mask, begins_at, names)
+    used = uses(options)
+    arrays = existing({*used, *names})
     shapes = {n: shapes.get(n) or shape(n, dims) for stage in arrays.values() for n in stage}
     if _too_large(shapes, dtype, megabytes, fail):
         return None
@@ -59,6 +60,7 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
         "mask": mask,
         **_positions(options["positions"], dims, fail),
         **_tokens(options, dims, fail),
+        "uses": used,
         "parameters": given,
         "torch_draws": options["torch_draws"],
         "spelled": sorted(n for n in given if isinstance(given[n], list) and any(word in str(given[n]) for word in SPELLED)),
@@ -147,45 +149,3 @@ def _scale_factor(scale: str | float, dims: dict[str, int]) -> float:
     named = {"none": lambda: 1.0, "1/sqrt(d_k)": lambda: 1 / math.sqrt(dims.get("d_k", 1)), "1/d_k": lambda: 1 / dims["d_k"]}
     named["1/sqrt(d_model)"] = lambda: 1 / math.sqrt(dims.get("d_model", size("H*d_k", dims)))
     return named[scale]() if isinstance(scale, str) else float(scale)
-
-
-def _computed(raw: dict, mask: dict, begins_at: str, names: set[str]) -> dict[str, list[str]]:
-    """Names of the arrays of each stage in this case."""
-    values = begins_at != "scaled" or bool(names & {"v", "v_heads"})
-    extra = "bias_k" in names or raw.get("extra_key") == "zero"
-    masked = bool({"causal", "window", "documents", "key_lengths"} & set(mask) or names & set(BOOLEAN) - {"dropout_keep"})
-    added = bool("alibi" in raw or names & {"bias_table", "t5_table", "mask_add", "mask_key_add"})
-    made = {
-        "x_pos": "sinusoidal" in raw,
-        "x_kv_pos": "sinusoidal" in raw and "x_kv" in names,
-        "q": begins_at in ("x", "qkv"),
-        "k": begins_at in ("x", "qkv"),
-        "v": begins_at in ("x", "qkv") or "v" in names,
-        "q_heads": begins_at != "scaled",
-        "k_heads": begins_at != "scaled",
-        "v_heads": values,
-        "q_norm": "qk_norm" in raw,
-        "k_norm": "qk_norm" in raw,
-        "q_rot": "rotary" in raw,
-        "k_rot": "rotary" in raw,
-        "present_k": "past_k" in names,
-        "present_v": "past_k" in names,
-        "k_extended": extra,
-        "v_extended": extra,
-        "qk": begins_at != "scaled",
-        "scaled": True,
-        "capped": "softcap" in raw,
-        "bias": added,
-        "keep": masked,
-        "masked": True,
-        "weights": True,
-        "dropped": "dropout_keep" in names,
-        "contexts": values,
-        "concat": values,
-        "output": values,
-    }
-    every = names | {name for name, there in made.items() if there}
-    for name in GRADIENTS.split() if raw.get("backward") else []:
-        made[f"d_{name}"] = name in every
-    stages = {stage: [n for n in CATALOGUE if made.get(n) and CATALOGUE[n].stage == stage] for stage in STAGES}
-    return {**stages, "parameters": [n for n in CATALOGUE if n in names]}

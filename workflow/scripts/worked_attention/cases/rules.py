@@ -104,7 +104,7 @@ def check_options(raw: dict, options: dict, names: set[str], begins_at: str, fai
 
 def _check_mask(given: dict, fail: Report) -> None:
     """Keys of `mask` that need `causal`, or must agree with it."""
-    if "prefix" in given and "causal" not in given:
+    if given.get("prefix") and "causal" not in given:
         fail(("mask", "prefix"), "widens a causal mask; add mask.causal")
     if "causal" in given and given.get("window", {}).get("align", given["causal"]) != given["causal"]:
         fail(("mask", "window", "align"), f"is {given['window']['align']}, but mask.causal is {given['causal']}; leave it out")

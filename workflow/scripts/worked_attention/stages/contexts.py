@@ -5,7 +5,7 @@ weights V per head, then Concat(head_1, ..., head_H) (Vaswani et al. 2017, secti
 
 import numpy as np
 
-from worked_attention.stages.precision import matmul
+from worked_attention.stages.precision import matmul, rounded
 from worked_attention.stages.projections import latest
 from worked_attention.stages.scores import repeat_heads
 
@@ -21,5 +21,6 @@ def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     if not case["arrays"]["contexts"]:
         return {}
     values = repeat_heads(latest(arrays, "v"), case["heads"])
-    contexts = matmul(arrays.get("dropped", arrays.get("weights")), values, case["precision"]["accumulate"])
+    weights = arrays["dropped"] if "dropped" in arrays else arrays["weights"]
+    contexts = rounded(matmul(weights, values, case["precision"]["accumulate"]), case["dtype"])
     return {"contexts": contexts, "concat": merge_heads(contexts)}

@@ -3,24 +3,30 @@
 Queries and keys are counted from 0. `diagonal` is how far query i sees in a causal mask: keys j <= i + diagonal.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
+from worked_attention.stages.dtypes import DTYPES, Dtype
 
-def diagonal(align: str, queries: int, keys: int) -> int:
-    """0 for `top_left`; keys - queries for `bottom_right`, where the last query sees the last key."""
-    return {"top_left": 0, "bottom_right": keys - queries}[align]
+Ends = int | np.ndarray  # how many keys count for the diagonal: one number, or [B, 1, 1, 1] where each sequence has its own
 
 
-def causal(queries: int, keys: int, align: str, prefix: int = 0) -> np.ndarray:
-    """keep [Lq, Lk]: keys up to the diagonal, and the first `prefix` keys for every query (prefix LM)."""
+def diagonal(align: str, queries: int, ends: Ends) -> Ends:
+    """0 for `top_left`; ends - queries for `bottom_right`, where the last query sees the last key."""
+    return {"top_left": 0, "bottom_right": ends - queries}[align]
+
+
+def causal(queries: int, keys: int, align: str, prefix: int = 0, ends: Ends | None = None) -> np.ndarray:
+    """keep [Lq, Lk] (or [B, 1, Lq, Lk]): keys up to the diagonal, and the first `prefix` keys for every query (prefix LM)."""
     i, j = np.ogrid[:queries, :keys]
-    return (j <= i + diagonal(align, queries, keys)) | (j < prefix)
+    return (j <= i + diagonal(align, queries, keys if ends is None else ends)) | (j < prefix)
 
 
-def window(queries: int, keys: int, align: str, left: int | None = None, right: int | None = None) -> np.ndarray:
-    """keep [Lq, Lk]: at most `left` keys to the left of the diagonal and `right` to the right of it; None is no limit."""
+def window(queries: int, keys: int, align: str, left: int | None, right: int | None, ends: Ends | None = None) -> np.ndarray:
+    """keep [Lq, Lk] (or [B, 1, Lq, Lk]): at most `left` keys to the left of the diagonal and `right` to the right; None is no limit."""
     i, j = np.ogrid[:queries, :keys]
-    distance = j - i - diagonal(align, queries, keys)
+    distance = j - i - diagonal(align, queries, keys if ends is None else ends)
     return (distance >= (-keys - queries if left is None else -left)) & (distance <= (keys + queries if right is None else right))
 
 
@@ -34,6 +40,12 @@ def key_lengths(lengths: list[int], keys: int) -> np.ndarray:
     return np.arange(keys) < np.array(lengths)[:, None, None, None]
 
 
+DIAGONAL = {  # from which key `bottom_right` is counted: the last one of all, or each sequence's own last one
+    "padded": lambda mask, keys: keys,
+    "own": lambda mask, keys: np.array(mask["key_lengths"])[:, None, None, None],
+}
+
+
 def combined(case: dict, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
     """keep, broadcastable to [..., H, Lq, Lk]: all masks of the case together; None if it has none.
 
@@ -41,12 +53,12 @@ def combined(case: dict, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
     """
     mask, dims = case["mask"], case["dims"]
     queries, keys = dims["Lq"], dims["Lc"]
-    align = mask.get("causal") or mask.get("window", {}).get("align", "top_left")
+    ends = DIAGONAL[mask["diagonal"]](mask, keys)
     keeps = []
     if "causal" in mask:
-        keeps.append(causal(queries, keys, align, mask.get("prefix", 0)))
+        keeps.append(causal(queries, keys, mask["causal"], mask["prefix"], ends))
     if "window" in mask:
-        keeps.append(window(queries, keys, align, mask["window"].get("left"), mask["window"].get("right")))
+        keeps.append(window(queries, keys, mask["window"]["align"], mask["window"]["left"], mask["window"]["right"], ends))
     if "documents" in mask:
         keeps.append(documents(mask["documents"]["queries"], mask["documents"]["keys"]))
     if "key_lengths" in mask:
@@ -73,8 +85,9 @@ def append_keys(array: np.ndarray, extra: int, value: float | bool) -> np.ndarra
     return np.concatenate([array, np.full((*array.shape[:-1], extra), value, array.dtype)], axis=-1)
 
 
+FILLS: dict[str, Callable[[Dtype], float]] = {"-inf": lambda dtype: -np.inf, "finfo_min": lambda dtype: -dtype.largest}
+
+
 def fill_value(fill: str | float, dtype: np.dtype) -> float:
     """What a blocked score becomes: -inf, the dtype's most negative finite number, or a number."""
-    from ml_dtypes import finfo
-
-    return {"-inf": -np.inf, "finfo_min": float(finfo(dtype).min)}.get(fill, fill)
+    return FILLS[fill](DTYPES[np.dtype(dtype).name]) if isinstance(fill, str) else fill

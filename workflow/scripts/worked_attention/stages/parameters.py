@@ -22,11 +22,15 @@ def normal(shape: tuple[int, ...], seed: int, std: float = 1.0) -> np.ndarray:
     return std * np.random.Generator(np.random.Philox(seed)).standard_normal(shape)
 
 
+FILLED = {"grid": grid, "normal": normal}  # parameters that are made and not read, by the key that asks for them
+
+
 def torch_draws(order: list[str], shapes: dict[str, tuple[int, ...]], seed: int, dtype: str) -> dict[str, np.ndarray]:
     """Parameters drawn one after the other, as torch code that makes them in that order would.
 
-    order: names. shapes: by name; a bias `b_q` is drawn for the fan-in of `w_q`. Inputs come from torch.randn, weights and
-    biases from the initialisation of torch.nn.Linear (uniform within 1/sqrt(fan_in)). Returns arrays of `dtype` by name.
+    order: names. shapes: by name; a bias `b_q` is drawn for the fan-in of `w_q`. dtype: in which torch draws. Inputs come from
+    torch.randn, weights and biases from the initialisation of torch.nn.Linear (uniform within 1/sqrt(fan_in)). Returns float64 arrays
+    by name.
     """
     import torch
 
@@ -41,7 +45,7 @@ def torch_draws(order: list[str], shapes: dict[str, tuple[int, ...]], seed: int,
         else:
             bound = shapes["w" + name[1:]][1] ** -0.5
             torch.nn.init.uniform_(array, -bound, bound)
-        drawn[name] = array.numpy()
+        drawn[name] = array.double().numpy()  # exactly, and NumPy has no bfloat16 of torch's
     return drawn
 
 
@@ -55,8 +59,10 @@ def stage(case: dict, folder: Path) -> dict[str, np.ndarray]:
         elif "file" in spec:
             array = np.load(folder / spec["file"], allow_pickle=False)
         else:
-            array = grid(shape, **spec["grid"]) if "grid" in spec else normal(shape, **spec["normal"])
+            ((kind, options),) = spec.items()
+            array = FILLED[kind](shape, **options)
         arrays[name] = array.astype(bool if name in BOOLEAN else case["dtype"])
     if draws := case["torch_draws"]:
-        arrays |= torch_draws(draws["order"], case["shapes"], draws["seed"], case["dtype"])
+        drawn = torch_draws(draws["order"], case["shapes"], draws["seed"], case["dtype"])
+        arrays |= {name: array.astype(case["dtype"]) for name, array in drawn.items()}
     return {name: arrays[name] for name in case["arrays"]["parameters"]}

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-Number = float | int
+from worked_attention.stages.precision import rounded, widened
 
 
 def sinusoids(positions: np.ndarray, width: int, base: float = 10000.0) -> np.ndarray:
@@ -19,43 +19,60 @@ def sinusoids(positions: np.ndarray, width: int, base: float = 10000.0) -> np.nd
     return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(len(positions), -1)[:, :width]
 
 
-def frequencies(dims: int, base: float = 10000.0, scaling: dict | None = None) -> tuple[np.ndarray, float]:
-    """Angles per position of the dims/2 rotated pairs, float64 [dims/2], and what multiplies cosine and sine.
+def linear(theta: np.ndarray, base: float, options: dict) -> tuple[np.ndarray, float]:
+    """theta / factor (Chen et al. 2023, "position interpolation")."""
+    return theta / options["factor"], 1.0
 
-    theta_i = base^(-2i/dims) (Su et al. 2021, section 3.2.2). `scaling` is {rule, factor, ...}:
-    linear: theta / factor (Chen et al. 2023). ntk: base * factor^(dims/(dims-2)) in place of base ("NTK-aware", Peng et al. 2023,
-    section 3.1). yarn: between theta and theta/factor by a ramp over turns within `original_length`, cosine and sine
-    times 0.1 ln(factor) + 1 (Peng et al. 2023, sections 3.2 and 3.4). llama3: by wavelength, kept below original_length/high,
-    divided above original_length/low, blended between (Llama 3.1's model code).
-    """
-    if scaling and scaling["rule"] == "ntk":
-        base = base * scaling["factor"] ** (dims / (dims - 2))
-    theta = base ** (-np.arange(0, dims, 2) / dims)
-    if not scaling or scaling["rule"] == "ntk":
-        return theta, 1.0
-    factor = scaling["factor"]
-    if scaling["rule"] == "linear":
-        return theta / factor, 1.0
-    length = scaling["original_length"]
-    turns = length * theta / (2 * math.pi)
-    if scaling["rule"] == "llama3":
-        low, high = scaling.get("low", 1.0), scaling.get("high", 4.0)
-        blend = np.clip((turns - low) / (high - low), 0, 1)
-        return blend * theta + (1 - blend) * theta / factor, 1.0
-    fast, slow = scaling.get("beta_fast", 32.0), scaling.get("beta_slow", 1.0)
+
+def ntk(theta: np.ndarray, base: float, options: dict) -> tuple[np.ndarray, float]:
+    """base * factor^(dims/(dims-2)) in place of base ("NTK-aware", Peng et al. 2023, section 3.1)."""
+    dims = 2 * len(theta)
+    return frequencies(dims, base * options["factor"] ** (dims / (dims - 2)), None)
+
+
+def llama3(theta: np.ndarray, base: float, options: dict) -> tuple[np.ndarray, float]:
+    """By turns within `original_length`: kept above `high` of them, divided below `low`, blended between (Llama 3.1's code)."""
+    turns = options["original_length"] * theta / (2 * math.pi)
+    kept = np.clip((turns - options["low"]) / (options["high"] - options["low"]), 0, 1)
+    return kept * theta + (1 - kept) * theta / options["factor"], 1.0
+
+
+def yarn(theta: np.ndarray, base: float, options: dict) -> tuple[np.ndarray, float]:
+    """Between theta and theta / factor by a ramp over the pairs, from the one with `beta_fast` turns within `original_length` to the one
+    with `beta_slow`; cosine and sine times 0.1 ln(factor) + 1 (Peng et al. 2023, sections 3.2 and 3.4)."""
+    dims = 2 * len(theta)
 
     def pair(turns: float) -> float:
-        return dims * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(base))
+        return dims * math.log(options["original_length"] / (turns * 2 * math.pi)) / (2 * math.log(base))
 
-    first, last = max(math.floor(pair(fast)), 0), min(math.ceil(pair(slow)), dims - 1)
-    ramp = np.clip((np.arange(dims // 2) - first) / max(last - first, 0.001), 0, 1)
-    return (1 - ramp) * theta + ramp * theta / factor, 0.1 * math.log(factor) + 1
+    first, last = max(math.floor(pair(options["beta_fast"])), 0), min(math.ceil(pair(options["beta_slow"])), dims - 1)
+    i = np.arange(len(theta))
+    ramp = np.clip((i - first) / (last - first), 0, 1) if last > first else (i >= first).astype(float)
+    return (1 - ramp) * theta + ramp * theta / options["factor"], 0.1 * math.log(options["factor"]) + 1
+
+
+SCALING = {"linear": linear, "ntk": ntk, "llama3": llama3, "yarn": yarn}
+
+
+def frequencies(dims: int, base: float, scaling: dict | None) -> tuple[np.ndarray, float]:
+    """Angles per position of the dims/2 rotated pairs, float64 [dims/2], and what multiplies cosine and sine.
+
+    theta_i = base^(-2i/dims) (Su et al. 2021, section 3.2.2), changed by the rule that `scaling` {rule, factor, ...} names.
+    """
+    theta = base ** (-np.arange(0, dims, 2) / dims)
+    return SCALING[scaling["rule"]](theta, base, scaling) if scaling else (theta, 1.0)
 
 
 def angles(positions: np.ndarray, theta: np.ndarray, precision: np.dtype) -> np.ndarray:
     """position * theta [L, dims/2], both rounded to `precision` and multiplied there, returned as float64."""
     product = positions.astype(precision)[:, None] * theta.astype(precision)
     return product.astype(precision).astype(np.float64)
+
+
+PAIRING = {  # columns of a and of b in each pair
+    "half": lambda half: (slice(0, half), slice(half, 2 * half)),
+    "interleaved": lambda half: (slice(0, 2 * half, 2), slice(1, 2 * half, 2)),
+}
 
 
 def rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str) -> np.ndarray:
@@ -65,10 +82,7 @@ def rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str) -> np.
     `interleaved` (Su et al. 2021, equation 34).
     """
     half = cos.shape[-1]
-    a, b = {
-        "half": (slice(0, half), slice(half, 2 * half)),
-        "interleaved": (slice(0, 2 * half, 2), slice(1, 2 * half, 2)),
-    }[pairing]
+    a, b = PAIRING[pairing](half)
     y = x.copy()
     y[..., a] = x[..., a] * cos - x[..., b] * sin
     y[..., b] = x[..., a] * sin + x[..., b] * cos
@@ -77,10 +91,16 @@ def rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str) -> np.
 
 def rotary(x: np.ndarray, positions: np.ndarray, options: dict) -> np.ndarray:
     """`x` [..., L, d] rotated at `positions` [L] by the case's `rotary` options {pairing, base, dims, scaling, angles}."""
-    theta, stretch = frequencies(options.get("dims", x.shape[-1]), options.get("base", 10000.0), options.get("scaling"))
-    turned = angles(positions, theta, np.dtype(options.get("angles", "float64")))
-    cos, sin = (np.asarray(stretch * f(turned), dtype=x.dtype) for f in (np.cos, np.sin))
-    return rotate(x, cos, sin, options["pairing"])
+    wide = widened(x)
+    cos, sin = (table.astype(wide.dtype) for table in turns(positions, options))
+    return rounded(rotate(wide, cos, sin, options["pairing"]), x.dtype)
+
+
+def turns(positions: np.ndarray, options: dict) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and sines [L, dims/2], float64, of `rotary` options at `positions` [L], stretched as the scaling says."""
+    theta, stretch = frequencies(options["dims"], options["base"], options["scaling"])
+    angle = angles(positions, theta, np.dtype(options["angles"]))
+    return stretch * np.cos(angle), stretch * np.sin(angle)
 
 
 def alibi_slopes(heads: int, rule: str) -> np.ndarray:
@@ -89,10 +109,26 @@ def alibi_slopes(heads: int, rule: str) -> np.ndarray:
     2^(-8h/n) for h = 1 ... n where n = H is a power of two. Otherwise `geometric` uses the same series with n = H;
     `interleaved` takes the series of the power of two below H and fills up with every second slope of twice that power.
     """
+    return SLOPES[rule](heads)
+
+
+def geometric(heads: int) -> np.ndarray:
+    """2^(-8h/H) for h = 1 ... H."""
+    return 2.0 ** (-8 * np.arange(1, heads + 1) / heads)
+
+
+def interleaved(heads: int) -> np.ndarray:
+    """The series of the power of two below H, filled up with every second slope of twice that power."""
     below = 2 ** int(math.log2(heads))
-    if rule == "geometric" or below == heads:
-        return 2.0 ** (-8 * np.arange(1, heads + 1) / heads)
-    return np.concatenate([alibi_slopes(below, rule), alibi_slopes(2 * below, rule)[::2][: heads - below]])
+    return np.concatenate([geometric(below), geometric(2 * below)[::2][: heads - below]])
+
+
+SLOPES = {"geometric": geometric, "interleaved": interleaved}
+STEPS = {  # what an ALiBi slope multiplies, by form, of positions i [Lq, 1] and j [1, Lk]
+    "distance": lambda i, j: -abs(i - j),
+    "relative": lambda i, j: j - i,
+    "key_index": lambda i, j: j + 0 * i,
+}
 
 
 def alibi(query_positions: np.ndarray, key_positions: np.ndarray, heads: int, slopes: str, form: str) -> np.ndarray:
@@ -101,8 +137,13 @@ def alibi(query_positions: np.ndarray, key_positions: np.ndarray, heads: int, sl
     The last two differ by a constant in each row, which the softmax does not see; under a causal mask all three agree.
     """
     i, j = query_positions[:, None], key_positions[None, :]
-    steps = {"distance": -abs(i - j), "relative": j - i, "key_index": j + 0 * i}[form]
-    return alibi_slopes(heads, slopes)[:, None, None] * steps
+    return alibi_slopes(heads, slopes)[:, None, None] * STEPS[form](i, j)
+
+
+DIRECTION = {  # first bucket and distance of each relative position, and the buckets of a side
+    "both": lambda relative, buckets: (np.where(relative > 0, buckets // 2, 0), np.abs(relative), buckets // 2),
+    "left": lambda relative, buckets: (np.zeros_like(relative), np.maximum(-relative, 0), buckets),
+}
 
 
 def t5_buckets(relative: np.ndarray, buckets: int, longest: int, direction: str) -> np.ndarray:
@@ -111,13 +152,7 @@ def t5_buckets(relative: np.ndarray, buckets: int, longest: int, direction: str)
     `both` gives half of the buckets to keys on the right; `left` sends them to bucket 0. Half of a side's buckets hold one
     distance each; the others grow in logarithmic steps up to the distance `longest`, and the last one holds all beyond.
     """
-    start = np.zeros_like(relative)
-    if direction == "both":
-        buckets //= 2
-        start = np.where(relative > 0, buckets, 0)
-        distance = np.abs(relative)
-    else:
-        distance = np.maximum(-relative, 0)
+    start, distance, buckets = DIRECTION[direction](relative, buckets)
     exact = buckets // 2
     far = exact + (np.log(np.maximum(distance, 1) / exact) / math.log(longest / exact) * (buckets - exact)).astype(int)
     return start + np.where(distance < exact, distance, np.minimum(far, buckets - 1))
@@ -126,5 +161,5 @@ def t5_buckets(relative: np.ndarray, buckets: int, longest: int, direction: str)
 def t5_bias(table: np.ndarray, query_positions: np.ndarray, key_positions: np.ndarray, options: dict) -> np.ndarray:
     """Bias [H, Lq, Lk] from a `table` [buckets, H] by bucketed relative position; options {longest, direction}."""
     relative = key_positions[None, :] - query_positions[:, None]
-    found = t5_buckets(relative, len(table), options.get("longest", 128), options.get("direction", "both"))
+    found = t5_buckets(relative, len(table), options["longest"], options["direction"])
     return np.moveaxis(table[found], -1, 0)

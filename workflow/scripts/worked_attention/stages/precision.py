@@ -1,4 +1,4 @@
-"""Arithmetic in a named precision: operands widened, the result rounded once to the dtype that is kept."""
+"""Arithmetic in a named precision: operands are widened, and the result is rounded once to the dtype that is kept."""
 
 import numpy as np
 from ml_dtypes import bfloat16 as _bfloat16
@@ -8,18 +8,29 @@ from worked_attention.stages.dtypes import DTYPES
 bfloat16 = np.dtype(_bfloat16)  # importing ml_dtypes is also what teaches NumPy the name "bfloat16"
 
 
+def widened(x: np.ndarray) -> np.ndarray:
+    """x as it is computed with: float16 and bfloat16 as float32, all else as it is."""
+    return x.astype(np.float32) if x.dtype.name in DTYPES and DTYPES[x.dtype.name].half else x
+
+
+def rounded(x: np.ndarray, dtype: str | np.dtype) -> np.ndarray:
+    """x rounded once to the dtype that is kept; what is too large for it becomes infinite, as the format has it."""
+    with np.errstate(over="ignore"):
+        return x.astype(dtype, copy=False)
+
+
 def matmul(a: np.ndarray, b: np.ndarray, accumulate: str) -> np.ndarray:
-    """a b, summed in `accumulate`, in the dtype of a.
+    """a b, summed in `accumulate` and not yet rounded to the dtype that is kept.
 
     a: [..., n, d]; b: [..., d, m]. float16 and bfloat16 sums are rounded after each term, in the order of d.
     """
-    wide = np.dtype(accumulate)
+    a, b = rounded(a, accumulate), rounded(b, accumulate)
     if not DTYPES[accumulate].half:
-        return (a.astype(wide, copy=False) @ b.astype(wide, copy=False)).astype(a.dtype, copy=False)
-    a, b = a.astype(wide), b.astype(wide)
-    total = np.zeros(np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) + (a.shape[-2], b.shape[-1]), wide)
-    for t in range(a.shape[-1]):
-        total = (total + (a[..., :, t, None] * b[..., None, t, :]).astype(wide)).astype(wide)
+        return a @ b
+    total = np.zeros(np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) + (a.shape[-2], b.shape[-1]), accumulate)
+    with np.errstate(over="ignore"):
+        for t in range(a.shape[-1]):
+            total = (total + (a[..., :, t, None] * b[..., None, t, :]).astype(accumulate)).astype(accumulate)
     return total
 
 

@@ -5,8 +5,12 @@ Q = X W_Q^T + b_Q, and likewise K and V (Vaswani et al. 2017, section 3.2.2); he
 
 import numpy as np
 
+from worked_attention.stages.catalogue import source
 from worked_attention.stages.positions import rotary, sinusoids
-from worked_attention.stages.precision import matmul
+from worked_attention.stages.precision import matmul, rounded, widened
+
+ZERO_VECTOR = {"zero": 0.0, "nan": np.nan}  # what a norm makes of a vector of zeros where eps is 0
+SHARED = {"rms": lambda width: width, "l2": lambda width: 1}  # over how many columns a norm shares the sum of squares
 
 
 def project(x: np.ndarray, w: np.ndarray | None = None, b: np.ndarray | None = None, accumulate: str = "float64") -> np.ndarray:
@@ -15,7 +19,7 @@ def project(x: np.ndarray, w: np.ndarray | None = None, b: np.ndarray | None = N
     x: [..., L, d_in]; w: [d_out, d_in]; b: [d_out]. Returns [..., L, d_out] in the dtype of x, summed in `accumulate`.
     """
     y = x if w is None else matmul(x, w.T, accumulate)
-    return y if b is None else y + b
+    return rounded(y if b is None else widened(y) + widened(b), x.dtype)
 
 
 def split_heads(x: np.ndarray, heads: int) -> np.ndarray:
@@ -23,15 +27,28 @@ def split_heads(x: np.ndarray, heads: int) -> np.ndarray:
     return np.swapaxes(x.reshape(*x.shape[:-1], heads, -1), -2, -3)
 
 
-def norm(x: np.ndarray, kind: str, eps: float, gain: np.ndarray | None = None) -> np.ndarray:
+def size(x: np.ndarray, kind: str, eps: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(x / s, r / s, s) with r = sqrt(mean or sum of x^2 + eps) along the last axis.
+
+    x: [..., d]. s [..., 1] is the power of two next to the largest |x| or sqrt(eps), so that no square over- or underflows; to divide
+    by a power of two rounds nothing.
+    """
+    largest = np.maximum(np.abs(x).max(axis=-1, keepdims=True), np.sqrt(x.dtype.type(eps)))
+    s = np.ldexp(x.dtype.type(1), np.frexp(np.where(np.isfinite(largest) & (largest > 0), largest, 1))[1] - 1)
+    y = x / s
+    return y, np.sqrt((y * y).sum(axis=-1, keepdims=True) / SHARED[kind](x.shape[-1]) + x.dtype.type(eps) / s / s), s
+
+
+def norm(x: np.ndarray, options: dict, gain: np.ndarray | None = None) -> np.ndarray:
     """x divided, along its last axis, by its root mean square (`rms`) or its length (`l2`), times a gain [d] if there is one.
 
     rms: sqrt(mean(x^2) + eps) (Zhang and Sennrich 2019, equation 4). l2: sqrt(sum(x^2) + eps) (Henry et al. 2020, section 2.1).
+    options: {kind, eps, zero_vector}; the last says what 0/0 is, where x and eps are 0.
     """
-    wide = x.astype(np.promote_types(x.dtype, np.float32))
-    size = {"rms": np.mean, "l2": np.sum}[kind](wide * wide, axis=-1, keepdims=True)
-    y = (wide / np.sqrt(size + eps)).astype(x.dtype)
-    return y if gain is None else y * gain
+    y, r, _ = size(widened(x), options["kind"], options["eps"])
+    with np.errstate(invalid="ignore"):
+        y = np.where(r == 0, x.dtype.type(ZERO_VECTOR[options["zero_vector"]]), y / r)
+    return rounded(y if gain is None else y * widened(gain), x.dtype)
 
 
 def extend(x: np.ndarray, bias: np.ndarray | None, zero: bool, heads: int) -> np.ndarray:
@@ -45,24 +62,22 @@ def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """From x (or from q, k, v, whole or per head) to what the scores and contexts use, as far as the case has it."""
     wanted, made = case["arrays"]["projections"], dict(arrays)
     positions = {"q": np.array(case["query_positions"]), "k": np.array(case["key_positions"])}
-    if "x_pos" in wanted:
-        sinusoidal = sinusoids(positions["q"], case["dims"]["d_model"], case["sinusoidal"]["base"])
-        made["x_pos"] = arrays["x"] + sinusoidal.astype(arrays["x"].dtype)
-    if "x_kv_pos" in wanted:
-        sinusoidal = sinusoids(positions["k"], case["dims"]["d_kv"], case["sinusoidal"]["base"])
-        made["x_kv_pos"] = arrays["x_kv"] + sinusoidal.astype(arrays["x_kv"].dtype)
-    sources = {"q": ("x_pos", "x"), "k": ("x_k", "x_kv_pos", "x_kv", "x_pos", "x"), "v": ("x_v", "x_kv_pos", "x_kv", "x_pos", "x")}
+    for name, where in (("x", "q"), ("x_kv", "k")):
+        if f"{name}_pos" in wanted:
+            x = widened(arrays[name])
+            waves = sinusoids(positions[where], x.shape[-1], case["sinusoidal"]["base"])
+            made[f"{name}_pos"] = rounded(x + waves.astype(x.dtype), arrays[name].dtype)
     for name in ("q", "k", "v"):
         heads = case["heads"] if name == "q" else case["kv_heads"]
         if name in wanted and name not in made:
-            x = next(made[source] for source in sources[name] if source in made)
-            made[name] = project(x, arrays.get(f"w_{name}"), arrays.get(f"b_{name}"), case["precision"]["accumulate"])
+            made[name] = project(
+                made[source(name, made)], arrays.get(f"w_{name}"), arrays.get(f"b_{name}"), case["precision"]["accumulate"]
+            )
         if f"{name}_heads" in wanted and f"{name}_heads" not in made:
             made[f"{name}_heads"] = split_heads(made[name], heads)
     for name in ("q", "k"):
         if f"{name}_norm" in wanted:
-            options = case["qk_norm"]
-            made[f"{name}_norm"] = norm(made[f"{name}_heads"], options["kind"], options["eps"], arrays.get(f"g_{name}"))
+            made[f"{name}_norm"] = norm(made[f"{name}_heads"], case["qk_norm"], arrays.get(f"g_{name}"))
         if f"{name}_rot" in wanted:
             made[f"{name}_rot"] = rotary(made.get(f"{name}_norm", made[f"{name}_heads"]), positions[name], case["rotary"])
     if "present_k" in wanted:

@@ -7,7 +7,7 @@ import numpy as np
 
 from worked_attention.stages.masks import append_keys, combined, fill_value
 from worked_attention.stages.positions import alibi, t5_bias
-from worked_attention.stages.precision import matmul
+from worked_attention.stages.precision import matmul, rounded, widened
 from worked_attention.stages.projections import latest
 
 
@@ -17,13 +17,14 @@ def repeat_heads(x: np.ndarray, heads: int) -> np.ndarray:
 
 
 def products(q: np.ndarray, k: np.ndarray, accumulate: str = "float64") -> np.ndarray:
-    """Q K^T [..., H, Lq, Lk], unscaled, from q [..., H, Lq, d_k] and k [..., H_kv, Lk, d_k], summed in `accumulate`."""
-    return matmul(q, np.swapaxes(repeat_heads(k, q.shape[-3]), -1, -2), accumulate)
+    """Q K^T [..., H, Lq, Lk], unscaled, from q [..., H, Lq, d_k] and k [..., H_kv, Lk, d_k], summed in `accumulate`, in the dtype of q."""
+    return rounded(matmul(q, np.swapaxes(repeat_heads(k, q.shape[-3]), -1, -2), accumulate), q.dtype)
 
 
 def softcap(scores: np.ndarray, cap: float) -> np.ndarray:
     """cap * tanh(scores / cap): scores kept within (-cap, cap) (Gemma 2, 2024, section 2)."""
-    return (cap * np.tanh(scores / cap)).astype(scores.dtype)
+    x = widened(scores)
+    return rounded(cap * np.tanh(x / cap), scores.dtype)
 
 
 def bias(case: dict, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
@@ -39,7 +40,7 @@ def bias(case: dict, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
     if not terms:
         return None
     with np.errstate(over="ignore", invalid="ignore"):  # -1e308 twice is -inf, and inf - inf NaN
-        total = sum(terms[1:], terms[0]).astype(case["dtype"])
+        total = rounded(sum(map(widened, terms[1:]), widened(terms[0])), case["dtype"])
     return append_keys(total, case["dims"]["Lk"] - case["dims"]["Lc"], 0.0)
 
 
@@ -50,7 +51,7 @@ def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         made["scaled"] = arrays["scaled"]
     else:
         made["qk"] = products(latest(arrays, "q"), latest(arrays, "k"), case["precision"]["accumulate"])
-        made["scaled"] = (made["qk"] * case["scale_factor"]).astype(case["dtype"])
+        made["scaled"] = rounded(widened(made["qk"]) * case["scale_factor"], case["dtype"])
     scores = made["scaled"]
     if case["softcap"]:
         scores = made["capped"] = softcap(scores, case["softcap"])
@@ -60,7 +61,6 @@ def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             scores = scores + made["bias"]
     if (keep := combined(case, arrays)) is not None:
         made["keep"] = np.broadcast_to(keep, scores.shape)
-        with np.errstate(over="ignore"):  # -1e9 is -inf in float16
-            fill = np.asarray(fill_value(case["mask"]["fill"], scores.dtype)).astype(scores.dtype)
+        fill = rounded(np.asarray(fill_value(case["mask"]["fill"], scores.dtype)), scores.dtype)  # -1e9 is -inf in float16
         scores = np.where(made["keep"], scores, fill)
     return {**made, "masked": scores}

@@ -1,53 +1,76 @@
 """Stage weights: the softmax of each row of scores along the keys (Vaswani et al. 2017, equation 1), and its relatives."""
 
+from collections.abc import Callable
+
 import numpy as np
 
-from worked_attention.stages.precision import total
+from worked_attention.stages.precision import rounded, total, widened
 
 
-def softmax(scores: np.ndarray, sinks: np.ndarray | None = None, empty_row: str = "zero") -> np.ndarray:
+def softmax(scores: np.ndarray, sinks: np.ndarray | None = None) -> np.ndarray:
     """exp(s_j) / (sum_j exp(s_j) + exp(sink)) along the last axis, shifted by the largest so that nothing overflows.
 
     scores: [..., H, Lq, Lk]; sinks: [H] logits that take weight and carry no value (a sink of 0 is "softmax plus one",
-    Miller 2023), None for the plain softmax. A row of -inf has no softmax: `empty_row` says what it becomes, `zero`, `nan`,
-    `uniform`, or `error`, which raises ValueError. With a sink such a row is 0 by the formula, unless the sink is -inf, too.
+    Miller 2023), None for the plain softmax. A row of -inf, with no sink or a sink of -inf, has no softmax: it is NaN.
     """
     largest = scores.max(axis=-1, keepdims=True)
     sink = None if sinks is None else np.broadcast_to(sinks[:, None, None], largest.shape).astype(scores.dtype)
     if sink is not None:
         largest = np.maximum(largest, sink)
-    empty = largest == -np.inf
-    if empty.any() and empty_row == "error":
-        raise ValueError(f"{int(empty.sum())} rows have no key left, and the case says empty_row: error")
-    shift = np.where(empty, scores.dtype.type(0), largest)
-    with np.errstate(invalid="ignore"):  # 0/0 in an empty row, and inf - inf; both are NaN
-        e = np.exp(scores - shift)
-        denominator = total(e) if sink is None else total(e) + np.exp(sink - shift)
-        p = e / denominator
-    if not empty.any() or empty_row == "nan":
-        return p
-    return np.where(empty, scores.dtype.type(1 / scores.shape[-1] if empty_row == "uniform" else 0), p)
+    with np.errstate(invalid="ignore"):  # inf - inf
+        e = np.exp(scores - largest)
+        return e / (total(e) if sink is None else total(e) + np.exp(sink - largest))
 
 
 def hardmax(scores: np.ndarray) -> np.ndarray:
-    """1 at the first largest score of each row and 0 elsewhere; all 0 where every key is blocked."""
-    chosen = np.arange(scores.shape[-1]) == scores.argmax(axis=-1)[..., None]
-    return (chosen & (scores > -np.inf)).astype(scores.dtype)
+    """1 at the first largest score of each row and 0 elsewhere."""
+    return (np.arange(scores.shape[-1]) == scores.argmax(axis=-1)[..., None]).astype(scores.dtype)
 
 
 def dropout(weights: np.ndarray, keep: np.ndarray, p: float) -> np.ndarray:
     """weights * keep / (1 - p): "inverted" dropout with a given mask, True = kept (Srivastava et al. 2014, section 10)."""
-    return (weights * keep / (1 - p)).astype(weights.dtype)
+    return rounded(widened(weights) * keep / (1 - p), weights.dtype)
+
+
+KINDS: dict[str, Callable[[dict, np.ndarray, np.ndarray | None], np.ndarray]] = {  # from case, scores and sinks
+    "plain": lambda case, scores, sinks: softmax(scores, sinks),
+    "plus_one": lambda case, scores, sinks: softmax(scores, np.zeros(case["heads"], scores.dtype)),
+    "hardmax": lambda case, scores, sinks: hardmax(scores),
+}
+EMPTY_ROW = {"zero": lambda keys: 0.0, "nan": lambda keys: np.nan, "uniform": lambda keys: 1 / keys}  # each weight of an empty row
+
+
+def empty_rows(arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """[..., H, Lq, 1]: queries that see no key, for each is blocked or has a bias of -inf. A score that overflows is no blocked one."""
+    none = arrays["masked"] == -np.inf
+    if "qk" in arrays:  # scores that are given are blocked where they are -inf
+        blocked = np.zeros(none.shape, bool)
+        if "keep" in arrays:
+            blocked |= ~arrays["keep"]
+        if "bias" in arrays:
+            blocked |= arrays["bias"] == -np.inf
+        none &= blocked
+    return none.all(axis=-1, keepdims=True)
 
 
 def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`weights` [..., H, Lq, Lk] from what enters the softmax, and `dropped` after dropout, if there is one."""
-    scores = arrays["masked"].astype(case["precision"]["softmax"])
-    sinks = arrays.get("sinks")
+    """`weights` [..., H, Lq, Lk] from what enters the softmax, and `dropped` after dropout, if there is one.
+
+    What a query without keys gets is as the case names it (`mask.empty_row`); `error` raises ValueError. With a sink, or with one more
+    in the denominator, its weights are 0 by the formula, unless the sink is -inf, too.
+    """
+    scores, sinks = arrays["masked"].astype(case["precision"]["softmax"]), arrays.get("sinks")
+    weights = KINDS[case["softmax"]](case, scores, sinks)
+    empty = empty_rows(arrays)
     if case["softmax"] == "plus_one":
-        sinks = np.zeros(case["heads"], scores.dtype)
-    weights = hardmax(scores) if case["softmax"] == "hardmax" else softmax(scores, sinks, case["mask"]["empty_row"])
-    made = {"weights": weights.astype(case["dtype"])}
+        empty &= False
+    elif sinks is not None:
+        empty &= (sinks == -np.inf)[:, None, None]
+    if empty.any():
+        if case["mask"]["empty_row"] == "error":
+            raise ValueError(f"{int(empty.sum())} rows have no key left, and the case says empty_row: error")
+        weights = np.where(empty, EMPTY_ROW[case["mask"]["empty_row"]](scores.shape[-1]), weights)
+    made = {"weights": rounded(weights, case["dtype"])}
     if "dropout_keep" in arrays:
         made["dropped"] = dropout(made["weights"], arrays["dropout_keep"], case["dropout"])
     return made
