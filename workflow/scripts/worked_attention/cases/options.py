@@ -69,7 +69,8 @@ def uses(options: dict) -> list[str]:
     found = []
     for name, rule in schema("suite")["$defs"]["case"]["properties"].items():
         value = options[name]
-        if name in DESCRIBING or value is None or value == rule.get("default"):
+        usual = rule.get("default", options.get(rule.get("otherwise")))  # another option of the case, for one
+        if name in DESCRIBING or value is None or value == usual:
             continue
         inner = rule.get("properties", {}) if isinstance(value, dict) else {}
         found += [] if inner and rule.get("default") == {} else [name]

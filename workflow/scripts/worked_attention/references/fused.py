@@ -5,21 +5,20 @@ The operator begins at queries, keys and values per head. What makes those (proj
 
 import numpy as np
 
+from worked_attention.references.can import ATTENDING, SOFTCAP, refusal
 from worked_attention.stages.dtypes import usual_precision
-from worked_attention.stages.masks import combined
+from worked_attention.stages.masks import causal, combined, window
 from worked_attention.stages.scores import bias
 
+CAN = ATTENDING | SOFTCAP
 
-def supports(case: dict) -> str | None:
-    """Cases that have queries, keys and values, and no term in the softmax but scores."""
-    if case["begins_at"] == "scaled":
-        return "takes q, k and v, not scores"
-    if case["softmax"] != "plain" or "sinks" in case["shapes"]:
+
+def supports(case: dict, can: frozenset[str] = CAN) -> str | None:
+    """Cases of what it `can` do, with the plain softmax and the usual precision of sums."""
+    if reason := refusal(case, can):
+        return reason
+    if case["softmax"] != "plain":
         return "has the plain softmax only"
-    if case["dropout"] is not None:
-        return "has no dropout"
-    if case["mask"]["fill"] != "-inf":
-        return "chooses what fills blocked scores itself"
     if case["precision"]["accumulate"] != usual_precision(case["dtype"])["accumulate"]:
         return "chooses the precision of sums itself"
     if case["spelled"]:
@@ -27,11 +26,24 @@ def supports(case: dict) -> str | None:
     return None
 
 
-def aligned(case: dict, option: str, shift: int) -> bool:
-    """Whether `option` (causal or window) has a diagonal that lies `shift` keys to the right of the first one."""
+def says(case: dict, option: str, shift: int) -> bool:
+    """Whether an operator's own `option` (causal or window), its diagonal `shift` keys to the right, says just what the case means.
+
+    The hint and the case's mask of that option are compared key by key, also those that the layer appends.
+    """
     mask, dims = case["mask"], case["dims"]
-    align = mask.get("causal") or mask.get("window", {}).get("align", "top_left")
-    return option in mask and "prefix" not in mask and shift == (dims["Lc"] - dims["Lq"] if align == "bottom_right" else 0)
+    if option not in mask:
+        return False
+    queries, keys = dims["Lq"], dims["Lk"]
+    alone = mask | {key: None for key in mask if key not in (option, "diagonal", "prefix")}
+    alone = {key: value for key, value in alone.items() if value is not None}
+    meant = combined({**case, "mask": alone | ({"key_lengths": mask["key_lengths"]} if mask["diagonal"] == "own" else {})}, {})
+    ends = queries + shift
+    hints = {
+        "causal": lambda: causal(queries, keys, "bottom_right", ends=ends),
+        "window": lambda: window(queries, keys, "bottom_right", mask["window"]["left"], mask["window"]["right"], ends=ends),
+    }
+    return bool((meant == hints[option]()).all())
 
 
 def keep_and_bias(case: dict, arrays: dict[str, np.ndarray], native: set[str]) -> tuple[np.ndarray | None, np.ndarray | None]:

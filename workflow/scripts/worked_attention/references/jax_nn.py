@@ -4,18 +4,18 @@ import jax
 import numpy as np
 
 from worked_attention.references import fused
+from worked_attention.references.can import ATTENDING
 from worked_attention.stages.dtypes import DTYPES
 from worked_attention.stages.projections import latest, stage
 
+CAN = ATTENDING
 COMPILED = jax.jit(jax.nn.dot_product_attention, static_argnames=("scale", "is_causal", "local_window_size"))
 
 
 def supports(case: dict) -> str | None:
     """What fused attention supports, without softcap, and values as wide as keys."""
-    if reason := fused.supports(case):
+    if reason := fused.supports(case, CAN):
         return reason
-    if case["softcap"]:
-        return "has no softcap"
     if case["precision"]["softmax"] not in ("float32", case["dtype"]):
         return "has a softmax in float32 only"
     return None if case["dims"]["d_v"] == case["dims"]["d_k"] else "needs d_v = d_k"
@@ -32,10 +32,10 @@ def run(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     made = arrays | stage(case, arrays)
     q, k, v = (np.swapaxes(fused.batched(case, latest(made, name)), 1, 2) for name in "qkv")
     options, taken = {}, set()
-    if fused.aligned(case, "causal", 0):
+    if fused.says(case, "causal", 0):
         options["is_causal"] = True
         taken.add("causal")
-    if fused.aligned(case, "window", 0):
+    if fused.says(case, "window", 0):
         far = case["dims"]["Lq"] + case["dims"]["Lk"]
         options["local_window_size"] = tuple(
             far if case["mask"]["window"][side] is None else case["mask"]["window"][side] for side in ("left", "right")

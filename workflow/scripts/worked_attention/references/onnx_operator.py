@@ -7,7 +7,7 @@ import onnx
 from onnx import helper
 
 from worked_attention.references import fused
-from worked_attention.stages.positions import angles, frequencies
+from worked_attention.stages.positions import turns
 from worked_attention.stages.projections import stage as projections
 
 SHOWN = ("scaled", "capped", "masked", "weights")  # by qk_matmul_output_mode
@@ -28,9 +28,9 @@ def supports(case: dict) -> str | None:
 def native(case: dict, opset: int) -> dict:
     """Attributes for the masks that the operator has itself: its diagonal starts at the first new key, its window came with opset 25."""
     past, found = case["dims"]["Lp"], {}
-    if fused.aligned(case, "causal", past):
+    if fused.says(case, "causal", past):
         found["is_causal"] = 1
-    if fused.aligned(case, "window", past) and opset >= 25:
+    if fused.says(case, "window", past) and opset >= 25:
         window = case["mask"]["window"]
         found |= {f"{side}_window_size": -1 if window[side] is None else window[side] for side in ("left", "right")}
     return found
@@ -73,12 +73,10 @@ def run(case: dict, arrays: dict[str, np.ndarray], evaluate: Evaluate, opset: in
 def rotation(case: dict, name: str, positions: list[int], feeds: dict[str, np.ndarray]) -> onnx.NodeProto:
     """The node that rotates `name`; cosines and sines join the feeds."""
     options, x = case["rotary"], feeds[name]
-    dims = options.get("dims", x.shape[-1])
-    theta, stretch = frequencies(dims, options.get("base", 10000.0), options.get("scaling"))
-    turned = angles(np.array(positions), theta, np.dtype(options.get("angles", "float64")))
-    for kind in (np.cos, np.sin):
-        table = (stretch * kind(turned)).astype(x.dtype)
-        feeds[f"{kind.__name__}_{name}"] = np.broadcast_to(table, (len(x), *table.shape)).copy()
+    dims = options["dims"]
+    for kind, table in zip(("cos", "sin"), turns(np.array(positions), options), strict=True):
+        table = table.astype(x.dtype)
+        feeds[f"{kind}_{name}"] = np.broadcast_to(table, (len(x), *table.shape)).copy()
     paired = {"interleaved": int(options["pairing"] == "interleaved"), "rotary_embedding_dim": dims if dims < x.shape[-1] else 0}
     return helper.make_node("RotaryEmbedding", [name, f"cos_{name}", f"sin_{name}"], [f"{name}_rot"], **paired)
 

@@ -5,14 +5,16 @@ import torch
 from torch.nn.attention import flex_attention
 
 from worked_attention.references import torch_sdpa, torch_tools
+from worked_attention.references.can import ATTENDING, SOFTCAP
 from worked_attention.references.torch_tools import finish, numpy, tensor
 
+CAN = ATTENDING | SOFTCAP
 flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True  # run score_mod as it is, as torch's own warning advises for eager runs
 
 
 def supports(case: dict) -> str | None:
     """What fused attention supports, and softcap."""
-    return torch_sdpa.supports({**case, "softcap": None})
+    return torch_sdpa.supports(case, CAN)
 
 
 def convention(case: dict) -> str | None:

@@ -4,11 +4,18 @@ import numpy as np
 import torch
 
 from worked_attention.references import torch_tools
+from worked_attention.references.can import EVERYTHING, refusal
 from worked_attention.references.torch_tools import DTYPES, finish, numpy, tensor
+
+CAN = EVERYTHING
 
 
 def supports(case: dict) -> str | None:
     """Every case but those whose sums are to be rounded term by term, or made in less than the case's dtype."""
+    if reason := refusal(case, CAN):
+        return reason
+    if case["softmax"] not in SOFTMAX:
+        return f"has no softmax {case['softmax']}"
     if case["dtype"] == "float64" and case["precision"]["accumulate"] != "float64":
         return "sums float64 in float64"
     return None if case["precision"]["accumulate"] in ("float64", "float32") else "sums in float32 or float64"
@@ -45,11 +52,12 @@ def run(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     keep = torch_tools.keep(case, p)
     if keep is not None:
         made["keep"] = keep.expand_as(scores)
-        fill = {"-inf": -torch.inf, "finfo_min": torch.finfo(scores.dtype).min}.get(case["mask"]["fill"], case["mask"]["fill"])
+        fill = case["mask"]["fill"]
+        fill = {"-inf": -torch.inf, "finfo_min": torch.finfo(scores.dtype).min}[fill] if isinstance(fill, str) else fill
         fill = torch.tensor(fill, dtype=torch.float64).to(scores.dtype)
         scores = torch.where(keep, scores, fill)
     made["masked"] = scores
-    made["weights"] = weights(case, scores, p.get("sinks"))
+    made["weights"] = weights(case, made, p)
     used = made["weights"]
     if "dropout_keep" in p:
         used = made["dropped"] = made["weights"] * p["dropout_keep"] / (1 - case["dropout"])
@@ -60,22 +68,34 @@ def run(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: numpy(x) for name, x in made.items() if len(name) > 1 or name in "qkv"}
 
 
-def weights(case: dict, scores: torch.Tensor, sinks: torch.Tensor | None) -> torch.Tensor:
-    """The softmax with what joins its denominator as one more column, cut off afterwards; empty rows by the case's policy."""
-    scores = scores.to(DTYPES[case["precision"]["softmax"]])
-    if case["softmax"] == "hardmax":
-        found = torch.nn.functional.one_hot(scores.argmax(dim=-1), scores.shape[-1]) * (scores > -torch.inf)
-        return found.to(DTYPES[case["dtype"]])
+def normalised(case: dict, scores: torch.Tensor, sinks: torch.Tensor | None) -> torch.Tensor:
+    """torch's softmax over the keys and, if there is one, a column for the sink, which is cut off afterwards."""
+    column = [] if sinks is None else [sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)]
+    return torch.softmax(torch.cat([scores, *column], dim=-1), dim=-1)[..., : scores.shape[-1]]
+
+
+SOFTMAX = {
+    "plain": normalised,
+    "plus_one": lambda case, scores, sinks: normalised(case, scores, scores.new_zeros(case["heads"])),
+    "hardmax": lambda case, scores, sinks: torch.nn.functional.one_hot(scores.argmax(dim=-1), scores.shape[-1]).to(scores.dtype),
+}
+
+
+def weights(case: dict, made: dict[str, torch.Tensor], p: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Weights from `masked` scores; a row whose keys are all shut out, and that no sink takes, is as `mask.empty_row` says."""
+    scores, sinks = made["masked"].to(DTYPES[case["precision"]["softmax"]]), p.get("sinks")
+    shut = scores == -torch.inf
+    if "qk" in made:  # a score that overflows is not shut out
+        open_ = made.get("keep", torch.ones_like(shut)) & (made.get("bias", torch.zeros_like(scores)) > -torch.inf)
+        shut = shut & ~open_
+    empty = shut.all(dim=-1, keepdim=True)
     if case["softmax"] == "plus_one":
-        sinks = scores.new_zeros(case["heads"])
-    keys = scores.shape[-1]
-    if sinks is not None:
-        column = sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
-        scores = torch.cat([scores, column], dim=-1)
-    empty = (scores == -torch.inf).all(dim=-1, keepdim=True)
-    policy = {"zero": 0.0, "nan": torch.nan, "uniform": 1 / keys}.get(case["mask"]["empty_row"], torch.nan)
-    found = torch.where(empty, policy, torch.softmax(scores.masked_fill(empty, 0), dim=-1))
-    return found[..., :keys].to(DTYPES[case["dtype"]])
+        empty = torch.zeros_like(empty)
+    elif sinks is not None:
+        empty = empty & (sinks == -torch.inf)[:, None, None]
+    found = SOFTMAX[case["softmax"]](case, scores.masked_fill(empty, 0), sinks)
+    policy = {"zero": 0.0, "nan": torch.nan, "uniform": 1 / scores.shape[-1], "error": torch.nan}[case["mask"]["empty_row"]]
+    return torch.where(empty, policy, found).to(DTYPES[case["dtype"]])
 
 
 def gradients(case: dict, p: dict[str, torch.Tensor], made: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

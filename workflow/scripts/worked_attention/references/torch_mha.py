@@ -4,7 +4,10 @@ import numpy as np
 import torch
 
 from worked_attention.references import torch_sdpa, torch_tools
+from worked_attention.references.can import APPENDED, BIASES, FORM, INPUTS, MASKS, PLACES
 from worked_attention.references.torch_tools import inputs, numpy, packed, tensor
+
+CAN = (FORM | INPUTS | PLACES | APPENDED | MASKS | BIASES) - {"scale"}
 
 
 def supports(case: dict) -> str | None:
@@ -16,16 +19,7 @@ def supports(case: dict) -> str | None:
         return "always projects; this case has no w_q, w_k, w_v"
     if not dims["H"] * dims["d_k"] == dims["H"] * dims["d_v"] == dims["d_model"] == dims["d_out"]:
         return "needs H*d_k = H*d_v = d_model = d_out"
-    if dims["H"] != dims["H_kv"]:
-        return "has no grouped heads"
-    if case["scale"] != "1/sqrt(d_k)":
-        return "always scales by 1/sqrt(d_k)"
-    for option, word in (("softcap", "softcap"), ("rotary", "rotary positions"), ("qk_norm", "normed queries and keys")):
-        if case[option]:
-            return f"has no {word}"
-    if "past_k" in case["shapes"]:
-        return "has no cache"
-    return torch_sdpa.supports(case)  # the same softmax, masks and precision
+    return torch_sdpa.supports(case, CAN)  # the same softmax, masks and precision
 
 
 def convention(case: dict) -> str | None:

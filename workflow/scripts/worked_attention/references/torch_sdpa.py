@@ -6,22 +6,19 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from worked_attention.references import torch_tools
+from worked_attention.references.can import ATTENDING, refusal
 from worked_attention.references.torch_tools import finish, numpy, tensor
 from worked_attention.stages.dtypes import usual_precision
 
+CAN = ATTENDING
 
-def supports(case: dict) -> str | None:
-    """Cases that have queries, keys and values, and no term between the scale and the softmax but masks and biases."""
-    if case["begins_at"] == "scaled":
-        return "takes q, k and v, not scores"
-    if case["softcap"]:
-        return "has no softcap"
-    if case["softmax"] != "plain" or "sinks" in case["shapes"]:
+
+def supports(case: dict, can: frozenset[str] = CAN) -> str | None:
+    """Cases of what it `can` do, with the plain softmax and the usual precision."""
+    if reason := refusal(case, can):
+        return reason
+    if case["softmax"] != "plain":
         return "has the plain softmax only"
-    if case["dropout"] is not None:
-        return "draws its own dropout"
-    if case["mask"]["fill"] != "-inf":
-        return "fills with -inf only"
     if case["precision"] != usual_precision(case["dtype"]):
         return "chooses the precision of sums and softmax itself"
     if case["spelled"]:

@@ -4,6 +4,7 @@ This is a second route to every number: rotations are complex products, masks co
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -107,85 +108,115 @@ def heads(case: dict, p: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def normed(x: torch.Tensor, options: dict, gain: torch.Tensor | None) -> torch.Tensor:
-    """torch's rms_norm, or x over its length, times the gain."""
+    """torch's rms_norm, or x over its length, times the gain; vectors of zeros without eps as the case says."""
     wide = x if x.dtype in (torch.float64, torch.float32) else x.float()
-    if options["kind"] == "rms":
-        y = rms_norm(wide, wide.shape[-1:], eps=options["eps"])
-    else:
-        y = wide * torch.rsqrt(torch.linalg.vector_norm(wide, dim=-1, keepdim=True) ** 2 + options["eps"])
-        y = y if options["eps"] else normalize(wide, dim=-1)
-    y = y.to(x.dtype)
-    return y if gain is None else y * gain
+    y = {"rms": rms, "l2": length}[options["kind"]](wide, options["eps"])
+    if options["eps"] == 0:
+        y = torch.where((wide == 0).all(dim=-1, keepdim=True), {"zero": 0.0, "nan": torch.nan}[options["zero_vector"]], y)
+    return (y if gain is None else y * gain.to(y.dtype)).to(x.dtype)
+
+
+def rms(x: torch.Tensor, eps: float) -> torch.Tensor:
+    """x over its root mean square."""
+    return rms_norm(x, x.shape[-1:], eps=eps)
+
+
+def length(x: torch.Tensor, eps: float) -> torch.Tensor:
+    """x over its length."""
+    return x * torch.rsqrt(torch.linalg.vector_norm(x, dim=-1, keepdim=True) ** 2 + eps) if eps else normalize(x, dim=-1)
 
 
 def rotated(x: torch.Tensor, positions: list[int], options: dict) -> torch.Tensor:
     """Each pair of columns as one complex number, times e^(i angle)."""
-    dims = options.get("dims", x.shape[-1])
-    theta, stretch = frequencies(dims, options.get("base", 10000), options.get("scaling"))
-    precision = DTYPES[options.get("angles", "float64")]
+    dims = options["dims"]
+    theta, stretch = frequencies(dims, options["base"], options["scaling"])
+    precision = DTYPES[options["angles"]]
     angle = torch.tensor(positions, dtype=torch.float64).to(precision)[:, None] * theta.to(precision)
     turn = torch.polar(torch.full_like(angle, stretch, dtype=torch.float64), angle.double())
-    cos_sin = torch.view_as_real(turn).to(x.dtype)
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    turn = torch.view_as_complex(cos_sin.to(wide))
+    turn = torch.view_as_complex(torch.view_as_real(turn).to(wide))
     part = x[..., :dims].to(wide)
-    if options["pairing"] == "half":
-        pairs = torch.complex(part[..., : dims // 2].contiguous(), part[..., dims // 2 :].contiguous())
-    else:
-        pairs = torch.view_as_complex(part.unflatten(-1, (-1, 2)).contiguous())
-    turned = torch.view_as_real(pairs * turn)
-    flat = turned.transpose(-1, -2).flatten(-2) if options["pairing"] == "half" else turned.flatten(-2)
+    axes = {"half": lambda pairs: pairs.transpose(-1, -2), "interleaved": lambda pairs: pairs}[options["pairing"]]  # which one counts pairs
+    whole = {"half": (2, -1), "interleaved": (-1, 2)}[options["pairing"]]
+    pairs = torch.view_as_complex(axes(part.unflatten(-1, whole)).contiguous())
+    flat = axes(torch.view_as_real(pairs * turn)).flatten(-2)
     return torch.cat([flat.to(x.dtype), x[..., dims:]], dim=-1)
 
 
 def frequencies(dims: int, base: float, scaling: dict | None) -> tuple[torch.Tensor, float]:
     """Angle per position of each pair and the stretch of cosine and sine, by the rules' own papers, pair by pair."""
-    rule = scaling["rule"] if scaling else None
-    factor = scaling["factor"] if scaling else 1.0
-    if rule == "ntk":
-        base = base * factor ** (dims / (dims - 2))
-    theta = [base ** (-2 * i / dims) for i in range(dims // 2)]
-    if rule == "linear":
-        theta = [t / factor for t in theta]
-    if rule == "llama3":
-        long, short = (scaling["original_length"] / scaling.get(key, default) for key, default in (("low", 1), ("high", 4)))
-        for i, t in enumerate(theta):
-            wavelength = 2 * math.pi / t
-            if wavelength > long:
-                theta[i] = t / factor
-            elif wavelength >= short:
-                smooth = (scaling["original_length"] / wavelength - scaling.get("low", 1)) / (
-                    scaling.get("high", 4) - scaling.get("low", 1)
-                )
-                theta[i] = (1 - smooth) * t / factor + smooth * t
-    if rule == "yarn":
+    theta, stretch = RULES[scaling["rule"] if scaling else None](dims, base, scaling)
+    return torch.tensor(theta, dtype=torch.float64), stretch
 
-        def where(turns: float) -> float:
-            return dims * math.log(scaling["original_length"] / (2 * math.pi * turns)) / (2 * math.log(base))
 
-        low = max(math.floor(where(scaling.get("beta_fast", 32))), 0)
-        high = min(math.ceil(where(scaling.get("beta_slow", 1))), dims - 1)
-        for i, t in enumerate(theta):
-            ramp = min(max((i - low) / max(high - low, 0.001), 0), 1)
-            theta[i] = t / factor * ramp + t * (1 - ramp)
-    return torch.tensor(theta, dtype=torch.float64), 0.1 * math.log(factor) + 1 if rule == "yarn" else 1.0
+def powers(dims: int, base: float, scaling: dict | None = None) -> tuple[list[float], float]:
+    """base^(-2i/dims) of pair i."""
+    return [base ** (-2 * i / dims) for i in range(dims // 2)], 1.0
+
+
+def interpolated(dims: int, base: float, scaling: dict) -> tuple[list[float], float]:
+    """Positions divided by the factor."""
+    return [t / scaling["factor"] for t in powers(dims, base)[0]], 1.0
+
+
+def ntk_aware(dims: int, base: float, scaling: dict) -> tuple[list[float], float]:
+    """Another base."""
+    return powers(dims, base * scaling["factor"] ** (dims / (dims - 2)))
+
+
+def by_wavelength(dims: int, base: float, scaling: dict) -> tuple[list[float], float]:
+    """Llama 3: long waves divided, short ones kept, those between blended."""
+    theta, length = powers(dims, base)[0], scaling["original_length"]
+    long, short = length / scaling["low"], length / scaling["high"]
+    for i, t in enumerate(theta):
+        wavelength = 2 * math.pi / t
+        if wavelength > long:
+            theta[i] = t / scaling["factor"]
+        elif wavelength >= short:
+            smooth = (length / wavelength - scaling["low"]) / (scaling["high"] - scaling["low"])
+            theta[i] = (1 - smooth) * t / scaling["factor"] + smooth * t
+    return theta, 1.0
+
+
+def by_parts(dims: int, base: float, scaling: dict) -> tuple[list[float], float]:
+    """YaRN: a ramp over the pairs between those with beta_fast and beta_slow turns; where it has no room, all from its start on."""
+
+    def where(turns: float) -> float:
+        return dims * math.log(scaling["original_length"] / (2 * math.pi * turns)) / (2 * math.log(base))
+
+    theta = powers(dims, base)[0]
+    low, high = max(math.floor(where(scaling["beta_fast"])), 0), min(math.ceil(where(scaling["beta_slow"])), dims - 1)
+    for i, t in enumerate(theta):
+        ramp = min(max((i - low) / (high - low), 0), 1) if high > low else float(i >= low)
+        theta[i] = t / scaling["factor"] * ramp + t * (1 - ramp)
+    return theta, 0.1 * math.log(scaling["factor"]) + 1
+
+
+RULES = {None: powers, "linear": interpolated, "ntk": ntk_aware, "llama3": by_wavelength, "yarn": by_parts}
 
 
 def keep(case: dict, p: dict[str, torch.Tensor]) -> torch.Tensor | None:
     """All masks together [..., H or 1, Lq, Lk], True = attend; None if there are none."""
     mask, dims = case["mask"], case["dims"]
     rows, columns = dims["Lq"], dims["Lc"]
-    shift = columns - rows if (mask.get("causal") or mask.get("window", {}).get("align")) == "bottom_right" else 0
+    ends = {"padded": [columns], "own": mask.get("key_lengths")}[mask["diagonal"]]
     every = torch.ones(rows, columns, dtype=torch.bool)
+
+    def banded(align: str, band: Callable[[int], torch.Tensor]) -> torch.Tensor:
+        """`band` of how far the diagonal lies to the right, one for all sequences or one for each."""
+        bands = [band({"top_left": 0, "bottom_right": end - rows}[align]) for end in ends]
+        return bands[0] if mask["diagonal"] == "padded" else torch.stack(bands)[:, None]
+
     found = []
     if "causal" in mask:
-        seen = every.tril(shift)
-        seen[:, : mask.get("prefix", 0)] = True
+        seen = banded(mask["causal"], every.tril).clone()
+        seen[..., : mask["prefix"]] = True
         found.append(seen)
     if "window" in mask:
-        left, right = mask["window"].get("left"), mask["window"].get("right")
-        found.append(every if left is None else every.triu(shift - left))
-        found.append(every if right is None else every.tril(shift + right))
+        align, left, right = (mask["window"][key] for key in ("align", "left", "right"))
+        found += [] if left is None else [banded(align, lambda shift: every.triu(shift - left))]
+        found += [] if right is None else [banded(align, lambda shift: every.tril(shift + right))]
+        found += [every]
     if "documents" in mask:
         found.append(torch.tensor(mask["documents"]["queries"])[:, None] == torch.tensor(mask["documents"]["keys"]))
     if "key_lengths" in mask:
@@ -223,27 +254,27 @@ def bias(case: dict, p: dict[str, torch.Tensor]) -> torch.Tensor | None:
     return torch.nn.functional.pad(total.to(DTYPES[case["dtype"]]), (0, case["dims"]["Lk"] - case["dims"]["Lc"]))
 
 
-def slopes(count: int, rule: str) -> torch.Tensor:
-    """ALiBi slopes [H], by repeated multiplication with the ratio of the series."""
+def series(heads: int) -> list[float]:
+    """ALiBi slopes by repeated multiplication with the ratio of the series."""
+    ratio = 2 ** (-8 / heads)
+    return [ratio**h for h in range(1, heads + 1)]
 
-    def series(n: int) -> list[float]:
-        ratio = 2 ** (-8 / n)
-        return [ratio**h for h in range(1, n + 1)]
 
-    below = 1 << (count.bit_length() - 1)
-    listed = series(count) if rule == "geometric" or below == count else series(below) + series(2 * below)[::2][: count - below]
-    return torch.tensor(listed, dtype=torch.float64)
+def woven(heads: int) -> list[float]:
+    """The series of the power of two below, and every second slope of the next one for the heads that are left."""
+    below = 1 << (heads.bit_length() - 1)
+    return series(below) + series(2 * below)[::2][: heads - below]
+
+
+def slopes(heads: int, rule: str) -> torch.Tensor:
+    """ALiBi slopes [H]."""
+    return torch.tensor({"geometric": series, "interleaved": woven}[rule](heads), dtype=torch.float64)
 
 
 def t5_bucket(step: int, buckets: int, options: dict) -> int:
     """Bucket of one relative position."""
-    start = 0
-    if options["direction"] == "both":
-        buckets //= 2
-        start = buckets if step > 0 else 0
-        step = abs(step)
-    else:
-        step = max(-step, 0)
+    buckets //= {"both": 2, "left": 1}[options["direction"]]
+    start, step = {"both": (buckets * (step > 0), abs(step)), "left": (0, max(-step, 0))}[options["direction"]]
     exact = buckets // 2
     if step < exact:
         return start + step

@@ -7,6 +7,7 @@ import numpy as np
 from worked_attention.referee.bounds.projections import inverse_size, turned
 from worked_attention.referee.bounds.rounding import Errors, finish, gamma, latest_error, product, transposed
 from worked_attention.stages import backward
+from worked_attention.stages.catalogue import SOURCES
 from worked_attention.stages.contexts import merge_heads
 from worked_attention.stages.projections import latest, split_heads
 from worked_attention.stages.scores import repeat_heads
@@ -59,7 +60,7 @@ def stage(of: Errors) -> None:
         note("weights", error * a["dropout_keep"] / (1 - p), 5 + 2 * p / (1 - p))
     else:
         note("weights", error)
-    softmax_backward(of, e, m, note)
+    SOFTMAX[case["softmax"]](of, e, m, note)
     factor = abs(case["scale_factor"])
     note("scaled", *softcap_backward(of, e, m))
     note("qk", factor * e["scaled"], 6)
@@ -72,12 +73,11 @@ def stage(of: Errors) -> None:
         d_k = heads_backward(of, "k", grouped(np.swapaxes(a["d_qk"], -1, -2) @ queries), d_k, case["key_positions"])
     note("q_heads", d_q, 1)
     note("k_heads", d_k, 1)
-    sources = {"q": ("x",), "k": ("x_k", "x_kv", "x"), "v": ("x_v", "x_kv", "x")}
     parts: dict[str, list[np.ndarray]] = {}
     for name in "qkv":
         if f"d_{name}" in a:
             note(name, merge_heads(e[f"{name}_heads"]))
-        source = next((s for s in sources[name] if s in a), None)
+        source = next((s for s in SOURCES[name] if s in a and not s.endswith("_pos")), None)
         if source is None:
             continue
         if f"w_{name}" in a:
@@ -110,6 +110,9 @@ def softmax_backward(of: Errors, e: dict, m: dict, note) -> None:
     if ep is not None:
         error = error + ep * (away + 2 * edp)
     note("masked", np.where(np.isneginf(a["masked"]), 0.0, error))
+
+
+SOFTMAX = {"plain": softmax_backward, "plus_one": softmax_backward}
 
 
 def softcap_backward(of: Errors, e: dict, m: dict) -> tuple[np.ndarray, float]:

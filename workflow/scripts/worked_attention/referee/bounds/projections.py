@@ -6,6 +6,7 @@ import numpy as np
 
 from worked_attention.referee.bounds.rounding import UNIT, Errors, finish, gamma, most, product, terms
 from worked_attention.stages import positions
+from worked_attention.stages.catalogue import source
 from worked_attention.stages.projections import extend, split_heads
 
 
@@ -59,15 +60,22 @@ def norm(of: Errors, name: str, x: str, gain: str) -> None:
     of.settle(name, finish(a[name], error, roundings, of.u), 2 * (unit > of.u))
 
 
+SCALED = {  # by rule for longer contexts, none of which makes an angle larger: the stretch of cosine and sine, and how much longer
+    "linear": lambda scaling: (1.0, scaling["factor"]),
+    "ntk": lambda scaling: (1.0, scaling["factor"]),
+    "llama3": lambda scaling: (1.0, scaling["factor"]),
+    "yarn": lambda scaling: (0.1 * math.log(scaling["factor"]) + 1, scaling["factor"]),
+}
+
+
 def turned(x: np.ndarray, ex: np.ndarray, where: list[int], options: dict, unit: float) -> np.ndarray:
     """Error of (a cos - b sin, a sin + b cos): E_a |cos| + E_b |sin| and so on; M_a + M_b times the error of the angle, for sine and
     cosine are 1-Lipschitz; gamma_4 (M_a |cos| + M_b |sin|) to round table, products and sum. Columns that are not rotated keep theirs."""
     width = x.shape[-1]
-    dims, base, scaling = options.get("dims", width), options.get("base", 10000.0), options.get("scaling")
-    theta, stretch = positions.frequencies(dims, base, scaling)
-    angle = positions.angles(np.array(where), theta, np.dtype(options.get("angles", "float64")))
-    off = stretch * (angle_error(where, base, dims // 2, dims, (scaling or {}).get("factor", 1.0)) + 4 * UNIT["float64"])
-    cos, sin = (np.abs(stretch * f(angle)) for f in (np.cos, np.sin))
+    dims, scaling = options["dims"], options["scaling"]
+    stretch, longer = SCALED[scaling["rule"]](scaling) if scaling else (1.0, 1.0)
+    off = stretch * (angle_error(where, options["base"], dims // 2, dims, longer) + 4 * UNIT["float64"])
+    cos, sin = map(np.abs, positions.turns(np.array(where), options))
     m, g = most(x, ex), gamma(4, unit)
 
     def spread(y: np.ndarray, c: np.ndarray, s: np.ndarray) -> np.ndarray:
@@ -88,11 +96,10 @@ def stage(of: Errors) -> None:
         sinusoids(of, "x_pos", "x", where["q"])
     if "x_kv_pos" in wanted:
         sinusoids(of, "x_kv_pos", "x_kv", where["k"])
-    sources = {"q": ("x_pos", "x"), "k": ("x_k", "x_kv_pos", "x_kv", "x_pos", "x"), "v": ("x_v", "x_kv_pos", "x_kv", "x_pos", "x")}
     given = case["arrays"]["parameters"]
     for name in "qkv":
         if name in wanted and name not in given:
-            project(of, name, next(s for s in sources[name] if s in a), f"w_{name}", f"b_{name}")
+            project(of, name, source(name, a), f"w_{name}", f"b_{name}")
         heads = f"{name}_heads"
         if heads in wanted and heads not in given and name in of.bound:
             of.bound[heads] = split_heads(of.bound[name], case["heads"] if name == "q" else case["kv_heads"])

@@ -93,9 +93,12 @@ def hardmax(of: Errors) -> None:
     of.sums = np.zeros((*x.shape[:-1], 1))
 
 
+KINDS = {"plain": softmax, "plus_one": softmax, "hardmax": hardmax}
+
+
 def stage(of: Errors) -> None:
     """The softmax, then dropout: E keep / (1 - p), with roundings for 1 - p, which loses relatively more as p nears 1."""
-    (hardmax if of.case["softmax"] == "hardmax" else softmax)(of)
+    KINDS[of.case["softmax"]](of)
     if "dropout_keep" in of.centre:
         p = of.case["dropout"]
         of.settle("dropped", of.of("weights") * of.centre["dropout_keep"] / (1 - p), 4 + 2 * p / (1 - p))
