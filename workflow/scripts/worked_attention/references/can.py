@@ -33,6 +33,7 @@ REFUSED = {  # the words for it, where there are better ones than `does not know
     "mask.fill": "chooses what fills blocked scores itself",
     "rotary": "has no rotary positions",
     "qk_norm": "has no normed queries and keys",
+    "qk_norm.zero_vector": "hides NaN in a row of scores",
     "kv_heads": "has no grouped heads",
     "past_k": "has no cache",
     "q": "begins at x; this case begins later",
