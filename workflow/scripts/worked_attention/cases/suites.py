@@ -15,7 +15,7 @@ from worked_attention.cases.violations import violations
 from worked_attention.cases.words import did_you_mean, kind, short, shown
 
 NAME = re.compile(r"[a-z0-9_]+")
-RESERVED = ("archive", "logs", "studies", "conformance", "judge", "export", "power")  # folders of results/
+RESERVED = ("archive", "logs", "studies", "conformance", "judge", "export", "power", "onnx_node_tests")  # folders of results/
 NOT_INHERITED = ("title", "look", "extends", "claims")
 
 
