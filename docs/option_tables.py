@@ -59,8 +59,12 @@ def either(words: list[str]) -> str:
 
 def texts(rule: dict) -> list[str]:
     """The texts that an option takes: those of its enum or its pattern, or any."""
+    if "[" in rule.get("pattern", ""):
+        return ["name"]
     choices = rule.get("enum") or re.sub(r"^\^\(?|\)?\$$|\\", "", rule.get("pattern", "")).split("|")
-    return [f"`{choice}`" for choice in choices] if choices != [""] else ["text"]
+    if choices != [""]:
+        return [f"`{choice}`" for choice in choices]
+    return [f"text of at most {rule['maxLength']} letters" if "maxLength" in rule else "text"]
 
 
 def numbers(word: str, rule: dict) -> list[str]:
@@ -82,7 +86,8 @@ def items(rule: dict) -> list[str]:
         return [a]
     if "enum" in inner:
         return [f"{a} of {', '.join(texts(inner))}"]
-    return [f"{a} of " + {"string": "texts", "integer": numbers("whole numbers", inner)[0]}[inner["type"]]]
+    words = {"string": re.sub("^(text|name)", r"\1s", texts(inner)[0]), "integer": numbers("whole numbers", inner)[0]}
+    return [f"{a} of {words[inner['type']]}"]
 
 
 WORDS = {

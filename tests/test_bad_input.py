@@ -45,6 +45,22 @@ cases:
     sizes: {Lq: 2, d_model: 4}
     torch_draws: {seed: 0, order: [x]}
 """
+WIDE = """\
+cases:
+  base:
+    parameters:
+      x: [[1, 2], [3, 4]]
+      w_q: [[1, 2, 3], [4, 5, 6]]
+      w_k: [[1, 2], [3, 4]]
+      w_v: [[1, 2], [3, 4]]
+"""
+MANY = WIDE.replace("    parameters:", "    heads: 3\n    sizes: {d_v: 1}\n    parameters:")
+TWICE = """\
+cases:
+  base:
+    sizes: {Lq: 2, d_kv: 2, d_vv: 3}
+    parameters: {x: {grid: {}}}
+"""
 CONFIG = """\
 suites: all
 gates: {float64: 1e-12}
@@ -164,6 +180,21 @@ SUITES = [
     Wrong("figures of no case", ("cases:", "figures: [bse]\ncases:"), 2, None, "figures.0", "did you mean base?"),
     Wrong("figures unknown", ("cases:", "figures: some\ncases:"), 2, None, "figures", "should be all or none or a list"),
     Wrong("figures twice", ("cases:", "figures: [base, base]\ncases:"), 2, None, "figures", "twice"),
+    Wrong("causal true", base_has("mask: {causal: true}"), 6, "base", "mask.causal", "should be top_left or bottom_right"),
+    Wrong("empty_row 0", base_has("mask: {empty_row: 0}"), 6, "base", "mask.empty_row", "should be zero or nan or uniform or error"),
+    Wrong("minus of an article", x_is("[[1, \u22122], [3, 4]]"), 7, "base", "parameters.x.0.1", "another character (U+2212); write -2"),
+    Wrong("dash for a minus", base_has("scale: \u20130.5"), 6, "base", "scale", "another character (U+2013); write -0.5"),
+    Wrong("no space behind a colon", ("heads: 2", "heads:2"), 6, None, None, "write a colon and a space between a key and its value"),
+    Wrong("no colon", ("heads: 2", "heads 2"), 6, None, None, "write a colon and a space between a key and its value"),
+    Wrong("no space before a list", x_is("[[1, 2], [3, 4]]\n      v:[[1]]"), 9, None, None, "write a colon and a space between"),
+    Wrong("no space in braces", base_has("sizes: {Lq:2}"), 6, "base", "sizes.Lq:2", "write a colon and a space: Lq: 2"),
+    Wrong("no colon in braces", base_has("sizes: {Lq 2}"), 6, "base", "sizes.Lq 2", "write a colon and a space: Lq: 2"),
+    Wrong("weights [in, out]", WIDE, 5, "base", "parameters.w_q", "weights are stored [out, in], so give its transpose"),
+    Wrong("weights [in, out] of many heads", MANY, 7, "base", "parameters.w_q", "weights are stored [out, in], so give its transpose"),
+    Wrong("endless title", base_has(f"title: {'a' * 201}"), 6, "base", "title", "has 201 letters, should have at most 200"),
+    Wrong("endless look", base_has(f"look: {'a' * 1001}"), 6, "base", "look", "has 1,001 letters, should have at most 1000"),
+    Wrong("endless token", ("[a, b]", f"[a, {'b' * 41}]"), 4, "base", "tokens.1", "has 41 letters, should have at most 40"),
+    Wrong("endless description", ("Small.", "a" * 1001), 1, None, "description", "has 1,001 letters, should have at most 1000"),
     # files that are no suite
     Wrong("empty file", b"", None, None, None, "is empty, should hold a mapping"),
     Wrong("comment only", "# cases:\n", None, None, None, "is empty, should hold a mapping"),
@@ -235,6 +266,7 @@ SUITES = [
     Wrong("batch against x", base_has("sizes: {B: 3}"), 8, "base", "parameters.x", "should be [B, Lq, d_model] = [3, 2, 2]"),
     Wrong("size zero", base_has("sizes: {Lq: 0}"), 6, "base", "sizes.Lq", "should be at least 1"),
     Wrong("size unknown", DRAWN.replace("Lq: 2, ", ""), 3, "base", "sizes.Lq", "is needed"),
+    Wrong("one size twice", TWICE, 3, "base", "sizes.d_vv", "is 3, but in this case it is the same as d_kv = 2; leave one of them out"),
     Wrong("too large", DRAWN.replace("Lq: 2", "Lq: 100000"), 2, "base", None, "more than limits.max_array_mb = 1"),
     Wrong("scores too large", DRAWN.replace("Lq: 2", "Lq: 1000"), 2, "base", None, "[1, 1000, 1000] would take 8 MB"),
     Wrong("literal too large", x_is(f"[[{'1, ' * 130_000}1]]"), 7, "base", "parameters.x", "limits.max_array_mb"),
@@ -371,6 +403,16 @@ OVERRIDES = [
     ({"gates": {1: 2}}, "--config: gates.1: unknown key"),
     ({"typo": 1}, "--config: typo: unknown key; known: suites"),
     ({"archive": 3}, "--config: archive: is a number (3), should be text"),
+    ({"looks": {"digits": "9" * 5000}}, "--config: looks.digits: is text (99999"),
+    ({"looks": {"digits": 10**400}}, "--config: looks.digits: is a number (inf), should be a whole number"),
+    ({"looks": {"digits": -(16**5000)}}, "--config: looks.digits: is a number (-inf)"),
+    ({"suites": [16**5000]}, "--config: suites.0: is a number (inf), should be"),
+    ({"gates": {"float64": "1e" + "9" * 5000}}, "--config: gates.float64: is a number (inf), should be a finite number"),
+    (
+        {"gates": {"float64": "\u22121"}},
+        "--config: gates.float64: is text (\u22121), should be a finite number; its minus is another character",
+    ),
+    ({"suites": ["a" * 5000]}, "suites: no suite aaaa"),
 ]
 
 
@@ -476,7 +518,7 @@ def test_wrong_config(wrong, tmp_path, monkeypatch):
     check(wrong, problems_of(), "config/config.yaml")
 
 
-@pytest.mark.parametrize(("overrides", "words"), OVERRIDES, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("overrides", "words"), OVERRIDES, ids=[str(i) for i in range(len(OVERRIDES))])
 def test_wrong_config_on_the_command_line(overrides, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path)
@@ -489,6 +531,19 @@ def test_numbers_on_the_command_line(tmp_path, monkeypatch):
     write(tmp_path)
     config = load_config(Path("config/config.yaml"), {"gates": {"float64": "1e-9"}, "looks": {"digits": "4"}})
     assert config["gates"]["float64"] == 1e-9 and config["looks"]["digits"] == 4
+
+
+def test_a_long_chain_of_variants_loads_at_once(tmp_path, monkeypatch):
+    """Each case is merged once: 1,200 variants, each of the one before it, hand down what the first one says."""
+    monkeypatch.chdir(tmp_path)
+    chain = "".join(f"  v{i}:\n    extends: {f'v{i - 1}' if i else 'base'}\n    title: Number {i}\n" for i in range(1200))
+    folder = write(tmp_path, suite=(SUITE + chain).encode())
+    start = time.monotonic()
+    cases = load_suites(load_config(Path("config/config.yaml"), {}), folder)["small"]["cases"]
+    assert time.monotonic() - start < 30
+    last = cases["v1199"]
+    assert (last["title"], last["heads"], last["claims"]) == ("Number 1199", 2, [])
+    assert last["parameters"] == cases["base"]["parameters"] and "extends" not in last
 
 
 FIRST = text("Small.", "010", "heads: 2", "head: 2", "heads: 1", "parameters: {b_v: null}")

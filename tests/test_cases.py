@@ -38,7 +38,7 @@ def missing(rules: dict, given: dict, path: str = "") -> Iterator[str]:
 
 def lacking(case: dict) -> set[str]:
     """Options that a resolved case lacks; what `mask` does not say it need not have, and its arrays are parameters."""
-    unsaid = {f"mask.{name}" for name in OPTIONS["mask"]["properties"] if name not in ("fill", "empty_row")}
+    unsaid = {f"mask.{name}" for name, rule in OPTIONS["mask"]["properties"].items() if "default" not in rule}
     found = set(missing({name: rule for name, rule in OPTIONS.items() if name not in ELSEWHERE}, case)) - unsaid
     for name, spec in case["parameters"].items():
         for form, options in spec.items() if isinstance(spec, dict) else ():
@@ -70,9 +70,16 @@ def test_defaults_are_those_of_the_guide():
     )
     assert case["rotary"] == {"pairing": "half", "base": 10000, "dims": 4, "angles": "float64", "scaling": None}
     assert case["alibi"] == {"slopes": "geometric", "form": "distance"}
-    assert case["qk_norm"] == {"kind": "rms", "eps": 1e-6}
-    assert case["mask"]["window"] == {"left": 1, "right": None, "align": "bottom_right"}
-    assert (case["mask"]["fill"], case["mask"]["empty_row"]) == ("-inf", "zero")
+    assert case["qk_norm"] == {"kind": "rms", "eps": 1e-6, "zero_vector": "zero"}
+    window = {"left": 1, "right": None, "align": "bottom_right"}
+    assert case["mask"] == {
+        "causal": "bottom_right",
+        "prefix": 0,
+        "diagonal": "padded",
+        "window": window,
+        "fill": "-inf",
+        "empty_row": "zero",
+    }
     assert (case["dtype"], case["precision"]) == ("float64", {"accumulate": "float64", "softmax": "float64"})
     assert (case["heads"], case["kv_heads"], case["scale"], case["softmax"], case["extra_key"]) == (1, 1, "1/sqrt(d_k)", "plain", "none")
     assert (case["title"], case["look"], case["tokens"], case["key_tokens"]) == ("c", "", ["1"], ["1"])
