@@ -3,20 +3,24 @@
 The tables below are meant to be read: what is changed in a small valid suite or config, and where and what the complaint says.
 """
 
+import copy
 import json
 import re
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import contents, run
+import yaml
+from conftest import ROOT, contents, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from worked_attention.cases.options import schema
 from worked_attention.cases.strict_yaml import Problem, Problems
 from worked_attention.cases.suites import load_config, load_suites
 
@@ -676,3 +680,66 @@ def test_any_edit_of_a_parameter_file_is_loaded_or_refused(at, new, length):
         (folder / "x.npy").write_bytes((whole[:at] + new + whole[at + len(new) :])[: len(whole) - length // 40])
 
     loaded_or_refused(text(*x_is("{file: x.npy}")).encode(), prepare)
+
+
+def names(block: dict) -> set[str]:
+    """The name of every option in a block of a schema, and in those within it."""
+    return {name for key, rule in block.get("properties", {}).items() for name in {key} | names(rule)}
+
+
+def overrides_of(values: st.SearchStrategy) -> st.SearchStrategy:
+    """Mappings from options of the config, or anything, to `values`."""
+    return st.dictionaries(st.sampled_from(sorted(names(schema("config")))) | st.text(max_size=3), values, max_size=3)
+
+
+SHIPPED = [yaml.safe_load(path.read_text("utf-8"))["cases"] for path in sorted((ROOT / "config" / "suites").glob("*.yaml"))]
+ALIEN = [None, True, False, 0, 1, 2, 3, -1, 7, 0.5, 1e-300, 1e300, 2**63, "", "x", "none", "1", [], [1], [[1]], [[[1]]], [1, 2], {}]
+ALIEN = st.sampled_from(ALIEN)
+FORMS = st.sampled_from([{"grid": {}}, {"normal": {"seed": 1}}, {"file": "x.npy"}, {"file": "."}, {"grid": {"m": 1, "den": 3}}])
+NAMED = st.dictionaries(st.sampled_from(sorted(names(schema("suite")["$defs"]["case"]))), ALIEN | FORMS, max_size=3)
+
+
+def places(value: object, path: tuple = ()) -> list[tuple]:
+    """The place of everything in a loaded suite, as keys and indices; of a list only those of its first two items."""
+    found = [path] if path else []
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ():
+        found += places(item, (*path, key))
+    return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_any_change_of_a_shipped_case_is_loaded_or_refused(data: st.DataObject):
+    """Up to three changes of one case and those that it extends: something replaced, removed, or an option of any name added."""
+    suite = data.draw(st.sampled_from(SHIPPED))
+    name = data.draw(st.sampled_from(sorted(suite)))
+    cases = {}
+    while name:
+        cases[name] = copy.deepcopy(suite[name])
+        name = cases[name].get("extends")
+    for _ in range(data.draw(st.integers(1, 3))):
+        *above, last = data.draw(st.sampled_from(places(cases) or [("c",)]))
+        inner = reduce(lambda value, key: value[key], above, cases)
+        match data.draw(st.sampled_from(["replace", "remove", "add"])):
+            case "replace":
+                inner[last] = copy.deepcopy(data.draw(ALIEN | FORMS | NAMED))
+            case "remove" if last in inner or isinstance(inner, list):
+                del inner[last]
+            case "add" if isinstance(inner, dict):
+                inner |= copy.deepcopy(data.draw(NAMED))
+    loaded_or_refused(yaml.safe_dump({"cases": cases}).encode())
+
+
+TEXTS = ALIEN | st.text(max_size=5) | st.integers()
+VALUES = st.recursive(TEXTS, lambda inner: st.lists(inner, max_size=2) | overrides_of(inner), max_leaves=5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(overrides_of(VALUES))
+def test_any_override_of_the_config_is_loaded_or_refused(overrides: dict):
+    with tempfile.TemporaryDirectory() as root:
+        write(Path(root))
+        try:
+            json.dumps(load_config(Path(root, "config", "config.yaml"), overrides), allow_nan=False)
+        except Problems as error:
+            assert error.problems and all(str(problem).isprintable() for problem in error.problems)
