@@ -65,6 +65,8 @@ cases:
     sizes: {Lq: 2, d_kv: 2, d_vv: 3}
     parameters: {x: {grid: {}}}
 """
+OWN = "mask: {causal: top_left, key_lengths: [2], diagonal: own}"
+ZERO = "qk_norm: {kind: l2, zero_vector: nan}"
 CONFIG = """\
 suites: all
 gates: {float64: 1e-12}
@@ -329,6 +331,12 @@ SUITES = [
     ),
     Wrong("ntk, huge factor", scaling_is("rule: ntk, factor: 1e200"), 6, "base", "rotary.scaling.factor", "should be at most 1000000"),
     Wrong("t5, all alone", T5, 5, "base", "t5.longest", "is 2, should be more than 2"),
+    # options of masks and norms that need others
+    Wrong(
+        "own diagonal alone", base_has("mask: {causal: bottom_right, diagonal: own}"), 6, "base", "mask.diagonal", "add mask.key_lengths"
+    ),
+    Wrong("own diagonal at the top", base_has(OWN), 6, "base", "mask.diagonal", "add mask.causal: bottom_right"),
+    Wrong("zero_vector with eps", base_has(ZERO), 6, "base", "qk_norm.zero_vector", "where eps is 0, but it is 1e-06"),
     # claims
     Wrong("claim on no array", ("output:", "outputs:"), 14, "base", "claims.outputs", "did you mean output?"),
     Wrong("claim out of range", claim_is('{at: [2], values: ["1", "2"]}'), 14, "base", "claims.output.at", "count from 0"),

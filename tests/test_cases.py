@@ -103,3 +103,24 @@ def test_case_and_suite_carry_a_format_number():
     suite = load_suite(ROOT / "config" / "suites" / "handworked.yaml", LIMITS)
     assert suite["format"] == 1
     assert all(case["format"] == 1 for case in suite["cases"].values())
+
+
+@pytest.mark.parametrize(("sizes", "batch"), [({}, []), ({"B": 2}, [2])])
+def test_shapes_of_masks_and_tables_that_are_no_lists(sizes: dict, batch: list[int]):
+    """As config/README.md says: a mask for all heads without a batch, for each with one; a table always for each head."""
+    drawn = {name: {"normal": {"seed": 1}} for name in ("q_heads", "k_heads", "v_heads", "bias_table")}
+    case = resolved(
+        heads=3, sizes={"Lq": 4, "Lk": 5, "d_k": 2, **sizes}, parameters=drawn, mask={"add": {"grid": {}}, "key_add": {"grid": {}}}
+    )
+    assert case["shapes"]["bias_table"] == [*batch, 3, 4, 5]
+    assert case["shapes"]["mask_add"] == ([2, 3, 4, 5] if batch else [4, 5])
+    assert case["shapes"]["mask_key_add"] == [*batch, 5]
+
+
+def test_a_diagonal_of_its_own_and_a_vector_of_zeros_are_sayable():
+    case = resolved(
+        mask={"causal": "bottom_right", "key_lengths": [1], "diagonal": "own"}, qk_norm={"kind": "l2", "eps": 0, "zero_vector": "nan"}
+    )
+    assert case["mask"]["diagonal"] == "own" and case["qk_norm"]["zero_vector"] == "nan"
+    windowed = resolved(mask={"window": {"left": 1, "align": "bottom_right"}, "key_lengths": [1], "diagonal": "own"})
+    assert windowed["mask"]["diagonal"] == "own"
