@@ -59,10 +59,11 @@ def either(words: list[str]) -> str:
 
 def texts(rule: dict) -> list[str]:
     """The texts that an option takes: those of its enum or its pattern, or any."""
-    if "[" in rule.get("pattern", ""):
+    pattern = rule.get("pattern", "")
+    if pattern.startswith("^[a"):
         return ["name"]
-    choices = rule.get("enum") or re.sub(r"^\^\(?|\)?\$$|\\", "", rule.get("pattern", "")).split("|")
-    if choices != [""]:
+    choices = rule.get("enum") or re.sub(r"^\^\(?|\)?\$$|\\", "", pattern).split("|")
+    if choices != [""] and not pattern.startswith("^[^"):
         return [f"`{choice}`" for choice in choices]
     return [f"text of at most {rule['maxLength']} letters" if "maxLength" in rule else "text"]
 

@@ -398,6 +398,10 @@ CONFIGS = [
     Wrong("digits too many", ("digits: 3", "digits: 13"), 3, None, "looks.digits", "is 13, should be at most 12"),
     Wrong("digits 3.0", ("digits: 3", "digits: 3.0"), 3, None, "looks.digits", "should be a whole number"),
     Wrong("limit zero", ("max_array_mb: 1", "max_array_mb: 0"), 4, None, "limits.max_array_mb", "should be more than 0"),
+    Wrong(
+        "archive with NUL", CONFIG + 'archive: "a\\0.zip"\n', 5, None, "archive", "(a\\x00.zip), should be text without line ends and other"
+    ),
+    Wrong("endless path", CONFIG + f"submission: {'a/' * 2500}\n", 5, None, "submission", "has 5,000 letters, should have at most 1000"),
     Wrong("empty", b"", None, None, None, "is empty, should hold a mapping such as `suites: all`"),
     Wrong("a list", "- small\n", None, None, None, "holds a list, should hold a mapping"),
     Wrong("not UTF-8", b"suites: all # \xe4\n", 1, None, None, "byte 0xe4 is not UTF-8"),

@@ -74,7 +74,8 @@ def _expected(schema: dict, value: Any) -> str:
     names = {"array": "a list", "object": "a mapping", "string": "text", "number": "a finite number", "integer": "a whole number"}
     if "pattern" in schema:
         choices = re.sub(r"^\^\(?|\)?\$$|\\", "", schema["pattern"]).replace("|", " or ")
-        names["string"] = "a name of small letters, digits and _" if "[" in choices else choices
+        sets = {"[^": "text without line ends and other control characters", "[a": "a name of small letters, digits and _"}
+        names["string"] = sets.get(choices[:2], choices)
     if "enum" in schema:
         names["string"] = " or ".join(schema["enum"])
     types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
