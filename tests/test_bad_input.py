@@ -3,20 +3,24 @@
 The tables below are meant to be read: what is changed in a small valid suite or config, and where and what the complaint says.
 """
 
+import copy
 import json
 import re
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import contents, run
+import yaml
+from conftest import ROOT, contents, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from worked_attention.cases.options import schema
 from worked_attention.cases.strict_yaml import Problem, Problems
 from worked_attention.cases.suites import load_config, load_suites
 
@@ -45,6 +49,24 @@ cases:
     sizes: {Lq: 2, d_model: 4}
     torch_draws: {seed: 0, order: [x]}
 """
+WIDE = """\
+cases:
+  base:
+    parameters:
+      x: [[1, 2], [3, 4]]
+      w_q: [[1, 2, 3], [4, 5, 6]]
+      w_k: [[1, 2], [3, 4]]
+      w_v: [[1, 2], [3, 4]]
+"""
+MANY = WIDE.replace("    parameters:", "    heads: 3\n    sizes: {d_v: 1}\n    parameters:")
+TWICE = """\
+cases:
+  base:
+    sizes: {Lq: 2, d_kv: 2, d_vv: 3}
+    parameters: {x: {grid: {}}}
+"""
+OWN = "mask: {causal: top_left, key_lengths: [2], diagonal: own}"
+ZERO = "qk_norm: {kind: l2, zero_vector: nan}"
 CONFIG = """\
 suites: all
 gates: {float64: 1e-12}
@@ -164,6 +186,21 @@ SUITES = [
     Wrong("figures of no case", ("cases:", "figures: [bse]\ncases:"), 2, None, "figures.0", "did you mean base?"),
     Wrong("figures unknown", ("cases:", "figures: some\ncases:"), 2, None, "figures", "should be all or none or a list"),
     Wrong("figures twice", ("cases:", "figures: [base, base]\ncases:"), 2, None, "figures", "twice"),
+    Wrong("causal true", base_has("mask: {causal: true}"), 6, "base", "mask.causal", "should be top_left or bottom_right"),
+    Wrong("empty_row 0", base_has("mask: {empty_row: 0}"), 6, "base", "mask.empty_row", "should be zero or nan or uniform or error"),
+    Wrong("minus of an article", x_is("[[1, \u22122], [3, 4]]"), 7, "base", "parameters.x.0.1", "another character (U+2212); write -2"),
+    Wrong("dash for a minus", base_has("scale: \u20130.5"), 6, "base", "scale", "another character (U+2013); write -0.5"),
+    Wrong("no space behind a colon", ("heads: 2", "heads:2"), 6, None, None, "write a colon and a space between a key and its value"),
+    Wrong("no colon", ("heads: 2", "heads 2"), 6, None, None, "write a colon and a space between a key and its value"),
+    Wrong("no space before a list", x_is("[[1, 2], [3, 4]]\n      v:[[1]]"), 9, None, None, "write a colon and a space between"),
+    Wrong("no space in braces", base_has("sizes: {Lq:2}"), 6, "base", "sizes.Lq:2", "write a colon and a space: Lq: 2"),
+    Wrong("no colon in braces", base_has("sizes: {Lq 2}"), 6, "base", "sizes.Lq 2", "write a colon and a space: Lq: 2"),
+    Wrong("weights [in, out]", WIDE, 5, "base", "parameters.w_q", "weights are stored [out, in], so give its transpose"),
+    Wrong("weights [in, out] of many heads", MANY, 7, "base", "parameters.w_q", "weights are stored [out, in], so give its transpose"),
+    Wrong("endless title", base_has(f"title: {'a' * 201}"), 6, "base", "title", "has 201 letters, should have at most 200"),
+    Wrong("endless look", base_has(f"look: {'a' * 1001}"), 6, "base", "look", "has 1,001 letters, should have at most 1000"),
+    Wrong("endless token", ("[a, b]", f"[a, {'b' * 41}]"), 4, "base", "tokens.1", "has 41 letters, should have at most 40"),
+    Wrong("endless description", ("Small.", "a" * 1001), 1, None, "description", "has 1,001 letters, should have at most 1000"),
     # files that are no suite
     Wrong("empty file", b"", None, None, None, "is empty, should hold a mapping"),
     Wrong("comment only", "# cases:\n", None, None, None, "is empty, should hold a mapping"),
@@ -235,6 +272,7 @@ SUITES = [
     Wrong("batch against x", base_has("sizes: {B: 3}"), 8, "base", "parameters.x", "should be [B, Lq, d_model] = [3, 2, 2]"),
     Wrong("size zero", base_has("sizes: {Lq: 0}"), 6, "base", "sizes.Lq", "should be at least 1"),
     Wrong("size unknown", DRAWN.replace("Lq: 2, ", ""), 3, "base", "sizes.Lq", "is needed"),
+    Wrong("one size twice", TWICE, 3, "base", "sizes.d_vv", "is 3, but in this case it is the same as d_kv = 2; leave one of them out"),
     Wrong("too large", DRAWN.replace("Lq: 2", "Lq: 100000"), 2, "base", None, "more than limits.max_array_mb = 1"),
     Wrong("scores too large", DRAWN.replace("Lq: 2", "Lq: 1000"), 2, "base", None, "[1, 1000, 1000] would take 8 MB"),
     Wrong("literal too large", x_is(f"[[{'1, ' * 130_000}1]]"), 7, "base", "parameters.x", "limits.max_array_mb"),
@@ -293,6 +331,12 @@ SUITES = [
     ),
     Wrong("ntk, huge factor", scaling_is("rule: ntk, factor: 1e200"), 6, "base", "rotary.scaling.factor", "should be at most 1000000"),
     Wrong("t5, all alone", T5, 5, "base", "t5.longest", "is 2, should be more than 2"),
+    # options of masks and norms that need others
+    Wrong(
+        "own diagonal alone", base_has("mask: {causal: bottom_right, diagonal: own}"), 6, "base", "mask.diagonal", "add mask.key_lengths"
+    ),
+    Wrong("own diagonal at the top", base_has(OWN), 6, "base", "mask.diagonal", "add mask.causal: bottom_right"),
+    Wrong("zero_vector with eps", base_has(ZERO), 6, "base", "qk_norm.zero_vector", "where eps is 0, but it is 1e-06"),
     # claims
     Wrong("claim on no array", ("output:", "outputs:"), 14, "base", "claims.outputs", "did you mean output?"),
     Wrong("claim out of range", claim_is('{at: [2], values: ["1", "2"]}'), 14, "base", "claims.output.at", "count from 0"),
@@ -354,6 +398,10 @@ CONFIGS = [
     Wrong("digits too many", ("digits: 3", "digits: 13"), 3, None, "looks.digits", "is 13, should be at most 12"),
     Wrong("digits 3.0", ("digits: 3", "digits: 3.0"), 3, None, "looks.digits", "should be a whole number"),
     Wrong("limit zero", ("max_array_mb: 1", "max_array_mb: 0"), 4, None, "limits.max_array_mb", "should be more than 0"),
+    Wrong(
+        "archive with NUL", CONFIG + 'archive: "a\\0.zip"\n', 5, None, "archive", "(a\\x00.zip), should be text without line ends and other"
+    ),
+    Wrong("endless path", CONFIG + f"submission: {'a/' * 2500}\n", 5, None, "submission", "has 5,000 letters, should have at most 1000"),
     Wrong("empty", b"", None, None, None, "is empty, should hold a mapping such as `suites: all`"),
     Wrong("a list", "- small\n", None, None, None, "holds a list, should hold a mapping"),
     Wrong("not UTF-8", b"suites: all # \xe4\n", 1, None, None, "byte 0xe4 is not UTF-8"),
@@ -371,6 +419,16 @@ OVERRIDES = [
     ({"gates": {1: 2}}, "--config: gates.1: unknown key"),
     ({"typo": 1}, "--config: typo: unknown key; known: suites"),
     ({"archive": 3}, "--config: archive: is a number (3), should be text"),
+    ({"looks": {"digits": "9" * 5000}}, "--config: looks.digits: is text (99999"),
+    ({"looks": {"digits": 10**400}}, "--config: looks.digits: is a number (inf), should be a whole number"),
+    ({"looks": {"digits": -(16**5000)}}, "--config: looks.digits: is a number (-inf)"),
+    ({"suites": [16**5000]}, "--config: suites.0: is a number (inf), should be"),
+    ({"gates": {"float64": "1e" + "9" * 5000}}, "--config: gates.float64: is a number (inf), should be a finite number"),
+    (
+        {"gates": {"float64": "\u22121"}},
+        "--config: gates.float64: is text (\u22121), should be a finite number; its minus is another character",
+    ),
+    ({"suites": ["a" * 5000]}, "suites: no suite aaaa"),
 ]
 
 
@@ -476,7 +534,7 @@ def test_wrong_config(wrong, tmp_path, monkeypatch):
     check(wrong, problems_of(), "config/config.yaml")
 
 
-@pytest.mark.parametrize(("overrides", "words"), OVERRIDES, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("overrides", "words"), OVERRIDES, ids=[str(i) for i in range(len(OVERRIDES))])
 def test_wrong_config_on_the_command_line(overrides, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path)
@@ -489,6 +547,19 @@ def test_numbers_on_the_command_line(tmp_path, monkeypatch):
     write(tmp_path)
     config = load_config(Path("config/config.yaml"), {"gates": {"float64": "1e-9"}, "looks": {"digits": "4"}})
     assert config["gates"]["float64"] == 1e-9 and config["looks"]["digits"] == 4
+
+
+def test_a_long_chain_of_variants_loads_at_once(tmp_path, monkeypatch):
+    """Each case is merged once: 1,200 variants, each of the one before it, hand down what the first one says."""
+    monkeypatch.chdir(tmp_path)
+    chain = "".join(f"  v{i}:\n    extends: {f'v{i - 1}' if i else 'base'}\n    title: Number {i}\n" for i in range(1200))
+    folder = write(tmp_path, suite=(SUITE + chain).encode())
+    start = time.monotonic()
+    cases = load_suites(load_config(Path("config/config.yaml"), {}), folder)["small"]["cases"]
+    assert time.monotonic() - start < 30
+    last = cases["v1199"]
+    assert (last["title"], last["heads"], last["claims"]) == ("Number 1199", 2, [])
+    assert last["parameters"] == cases["base"]["parameters"] and "extends" not in last
 
 
 FIRST = text("Small.", "010", "heads: 2", "head: 2", "heads: 1", "parameters: {b_v: null}")
@@ -621,3 +692,66 @@ def test_any_edit_of_a_parameter_file_is_loaded_or_refused(at, new, length):
         (folder / "x.npy").write_bytes((whole[:at] + new + whole[at + len(new) :])[: len(whole) - length // 40])
 
     loaded_or_refused(text(*x_is("{file: x.npy}")).encode(), prepare)
+
+
+def names(block: dict) -> set[str]:
+    """The name of every option in a block of a schema, and in those within it."""
+    return {name for key, rule in block.get("properties", {}).items() for name in {key} | names(rule)}
+
+
+def overrides_of(values: st.SearchStrategy) -> st.SearchStrategy:
+    """Mappings from options of the config, or anything, to `values`."""
+    return st.dictionaries(st.sampled_from(sorted(names(schema("config")))) | st.text(max_size=3), values, max_size=3)
+
+
+SHIPPED = [yaml.safe_load(path.read_text("utf-8"))["cases"] for path in sorted((ROOT / "config" / "suites").glob("*.yaml"))]
+ALIEN = [None, True, False, 0, 1, 2, 3, -1, 7, 0.5, 1e-300, 1e300, 2**63, "", "x", "none", "1", [], [1], [[1]], [[[1]]], [1, 2], {}]
+ALIEN = st.sampled_from(ALIEN)
+FORMS = st.sampled_from([{"grid": {}}, {"normal": {"seed": 1}}, {"file": "x.npy"}, {"file": "."}, {"grid": {"m": 1, "den": 3}}])
+NAMED = st.dictionaries(st.sampled_from(sorted(names(schema("suite")["$defs"]["case"]))), ALIEN | FORMS, max_size=3)
+
+
+def places(value: object, path: tuple = ()) -> list[tuple]:
+    """The place of everything in a loaded suite, as keys and indices; of a list only those of its first two items."""
+    found = [path] if path else []
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ():
+        found += places(item, (*path, key))
+    return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_any_change_of_a_shipped_case_is_loaded_or_refused(data: st.DataObject):
+    """Up to three changes of one case and those that it extends: something replaced, removed, or an option of any name added."""
+    suite = data.draw(st.sampled_from(SHIPPED))
+    name = data.draw(st.sampled_from(sorted(suite)))
+    cases = {}
+    while name:
+        cases[name] = copy.deepcopy(suite[name])
+        name = cases[name].get("extends")
+    for _ in range(data.draw(st.integers(1, 3))):
+        *above, last = data.draw(st.sampled_from(places(cases) or [("c",)]))
+        inner = reduce(lambda value, key: value[key], above, cases)
+        match data.draw(st.sampled_from(["replace", "remove", "add"])):
+            case "replace":
+                inner[last] = copy.deepcopy(data.draw(ALIEN | FORMS | NAMED))
+            case "remove" if last in inner or isinstance(inner, list):
+                del inner[last]
+            case "add" if isinstance(inner, dict):
+                inner |= copy.deepcopy(data.draw(NAMED))
+    loaded_or_refused(yaml.safe_dump({"cases": cases}).encode())
+
+
+TEXTS = ALIEN | st.text(max_size=5) | st.integers()
+VALUES = st.recursive(TEXTS, lambda inner: st.lists(inner, max_size=2) | overrides_of(inner), max_leaves=5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(overrides_of(VALUES))
+def test_any_override_of_the_config_is_loaded_or_refused(overrides: dict):
+    with tempfile.TemporaryDirectory() as root:
+        write(Path(root))
+        try:
+            json.dumps(load_config(Path(root, "config", "config.yaml"), overrides), allow_nan=False)
+        except Problems as error:
+            assert error.problems and all(str(problem).isprintable() for problem in error.problems)

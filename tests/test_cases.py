@@ -38,7 +38,7 @@ def missing(rules: dict, given: dict, path: str = "") -> Iterator[str]:
 
 def lacking(case: dict) -> set[str]:
     """Options that a resolved case lacks; what `mask` does not say it need not have, and its arrays are parameters."""
-    unsaid = {f"mask.{name}" for name in OPTIONS["mask"]["properties"] if name not in ("fill", "empty_row")}
+    unsaid = {f"mask.{name}" for name, rule in OPTIONS["mask"]["properties"].items() if "default" not in rule}
     found = set(missing({name: rule for name, rule in OPTIONS.items() if name not in ELSEWHERE}, case)) - unsaid
     for name, spec in case["parameters"].items():
         for form, options in spec.items() if isinstance(spec, dict) else ():
@@ -70,9 +70,16 @@ def test_defaults_are_those_of_the_guide():
     )
     assert case["rotary"] == {"pairing": "half", "base": 10000, "dims": 4, "angles": "float64", "scaling": None}
     assert case["alibi"] == {"slopes": "geometric", "form": "distance"}
-    assert case["qk_norm"] == {"kind": "rms", "eps": 1e-6}
-    assert case["mask"]["window"] == {"left": 1, "right": None, "align": "bottom_right"}
-    assert (case["mask"]["fill"], case["mask"]["empty_row"]) == ("-inf", "zero")
+    assert case["qk_norm"] == {"kind": "rms", "eps": 1e-6, "zero_vector": "zero"}
+    window = {"left": 1, "right": None, "align": "bottom_right"}
+    assert case["mask"] == {
+        "causal": "bottom_right",
+        "prefix": 0,
+        "diagonal": "padded",
+        "window": window,
+        "fill": "-inf",
+        "empty_row": "zero",
+    }
     assert (case["dtype"], case["precision"]) == ("float64", {"accumulate": "float64", "softmax": "float64"})
     assert (case["heads"], case["kv_heads"], case["scale"], case["softmax"], case["extra_key"]) == (1, 1, "1/sqrt(d_k)", "plain", "none")
     assert (case["title"], case["look"], case["tokens"], case["key_tokens"]) == ("c", "", ["1"], ["1"])
@@ -96,3 +103,24 @@ def test_case_and_suite_carry_a_format_number():
     suite = load_suite(ROOT / "config" / "suites" / "handworked.yaml", LIMITS)
     assert suite["format"] == 1
     assert all(case["format"] == 1 for case in suite["cases"].values())
+
+
+@pytest.mark.parametrize(("sizes", "batch"), [({}, []), ({"B": 2}, [2])])
+def test_shapes_of_masks_and_tables_that_are_no_lists(sizes: dict, batch: list[int]):
+    """As config/README.md says: a mask for all heads without a batch, for each with one; a table always for each head."""
+    drawn = {name: {"normal": {"seed": 1}} for name in ("q_heads", "k_heads", "v_heads", "bias_table")}
+    case = resolved(
+        heads=3, sizes={"Lq": 4, "Lk": 5, "d_k": 2, **sizes}, parameters=drawn, mask={"add": {"grid": {}}, "key_add": {"grid": {}}}
+    )
+    assert case["shapes"]["bias_table"] == [*batch, 3, 4, 5]
+    assert case["shapes"]["mask_add"] == ([2, 3, 4, 5] if batch else [4, 5])
+    assert case["shapes"]["mask_key_add"] == [*batch, 5]
+
+
+def test_a_diagonal_of_its_own_and_a_vector_of_zeros_are_sayable():
+    case = resolved(
+        mask={"causal": "bottom_right", "key_lengths": [1], "diagonal": "own"}, qk_norm={"kind": "l2", "eps": 0, "zero_vector": "nan"}
+    )
+    assert case["mask"]["diagonal"] == "own" and case["qk_norm"]["zero_vector"] == "nan"
+    windowed = resolved(mask={"window": {"left": 1, "align": "bottom_right"}, "key_lengths": [1], "diagonal": "own"})
+    assert windowed["mask"]["diagonal"] == "own"

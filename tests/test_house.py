@@ -1,8 +1,8 @@
 """The house is in order: what documents, schemas, rules and pins say of each other is true."""
 
 import ast
-import json
 import re
+import runpy
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from conftest import ROOT
 
 from imports import modules
 from worked_attention.cases.strict_yaml import Document
-from worked_attention.cases.suites import load_config, load_suite
+from worked_attention.cases.suites import RESERVED, load_config, load_suite
 
 SCRIPTS = ROOT / "workflow" / "scripts"
 SCHEMAS = sorted((ROOT / "workflow" / "scripts" / "worked_attention" / "schemas").glob("*.yaml"))
@@ -136,44 +136,53 @@ def test_requirements_are_pinned(path: Path):
 # Schemas and config/README.md
 
 
-def properties(schema: dict, prefix: str = "") -> Iterator[tuple[str, dict, bool]]:
-    """(dotted name, rule, whether required) of every key that a schema knows."""
-    for name, rule in schema.get("properties", {}).items():
-        yield prefix + name, rule, name in schema.get("required", [])
-        yield from properties(rule, f"{prefix}{name}.")
+TABLES = runpy.run_path(str(ROOT / "docs" / "option_tables.py"))
+OPTIONS = TABLES["options"]()
+KEYWORDS = (
+    "description type enum pattern minimum maximum exclusiveMinimum default otherwise only_for items uniqueItems minItems maxLength "
+    "required properties additionalProperties minProperties maxProperties propertyNames if then"
+)
 
 
-def keys() -> list[tuple[str, dict, bool]]:
-    found = []
-    for path in SCHEMAS:
-        schema = Document(path, path.name).data
-        for part in (schema, *schema.get("$defs", {}).values()):
-            found += properties(part)
-    return found
+@pytest.mark.parametrize("key", OPTIONS)
+def test_every_option_is_described(key: str):
+    rule, required = OPTIONS[key]
+    assert rule.get("description") and "type" in rule
+    assert set(rule) <= set(KEYWORDS.split())
+    assert required + ("default" in rule) + ("otherwise" in rule) <= 1
+    assert set(rule.get("only_for", {})) <= {name.rpartition(".")[2] for name in OPTIONS}
 
 
-def rows() -> dict[str, list[str]]:
-    """The cells after the key in each row of config/README.md's tables."""
-    lines = re.findall(r"^\| `([^`|]+)` \|(.*)\|$", GUIDE, re.MULTILINE)
-    return {key: [cell.strip() for cell in cells.split(" | ")] for key, cells in lines}
+def test_tables_of_the_guide_are_those_of_the_schemas():
+    assert TABLES["printed"](GUIDE) == GUIDE, "python docs/option_tables.py"
 
 
-@pytest.mark.parametrize(("key", "rule", "required"), keys(), ids=[key for key, _, _ in keys()])
-def test_key_is_described_in_schema_and_guide(key: str, rule: dict, required: bool):
-    assert rule.get("description")
-    assert {"type", "enum", "$ref"} & set(rule)
-    kind, default, meaning = rows()[key]
-    assert kind and default and meaning
-    assert required == (default == "required")
-    assert all(f"`{choice}`" in kind for choice in rule.get("enum", []))
-    assert not (required and "default" in rule)
-    stated = rule.get("default")
-    if stated not in (None, {}):
-        assert default.strip("`") in (stated, json.dumps(stated)) or float(default.strip("`")) == stated
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("| `softcap` | number > 0 |", "| `softcap` | number |"),  # another type
+        ("| `rotary.base` | number > 0 | `10000` |", "| `rotary.base` | number > 0 | `1000` |"),  # another default
+        ("`softcap` | number > 0 | none | Scaled", "`softcap` | number > 0 | none | Raw"),  # another meaning
+        ("`logs`, ", ""),  # a name that is taken and not listed
+    ],
+)
+def test_a_stale_guide_is_printed_anew(old: str, new: str):
+    assert old in GUIDE
+    assert TABLES["printed"](GUIDE.replace(old, new)) == GUIDE
 
 
-def test_guide_knows_no_other_keys():
-    assert set(rows()) <= {key for key, _, _ in keys()} | {"x", "scaled"}  # the two name beginnings in a table of their own
+@pytest.mark.parametrize(("change", "words"), [("", "softcap"), ("| `scale` |\n", "scale"), ("| `softcup` |\n", "softcup")])
+def test_an_option_in_no_table_or_in_two_is_refused(change: str, words: str):
+    row = next(line for line in GUIDE.splitlines(True) if line.startswith("| `softcap` |"))
+    with pytest.raises((ValueError, KeyError), match=words):
+        TABLES["printed"](GUIDE.replace(row, change))
+
+
+def test_folders_of_results_are_taken_names():
+    text = "".join(path.read_text("utf-8") for path in snakefiles())
+    folders = set(re.findall(r"results/([a-z_]+)/", text))
+    assert {"logs", "export"} <= folders
+    assert folders <= set(RESERVED)
 
 
 def examples() -> list:
@@ -199,7 +208,7 @@ def test_shipped_config_says_every_default():
     path = ROOT / "config" / "config.yaml"
     assert set(Document(path, "config").data) == set(schema["properties"]) - {"archive", "submission"}
     config = load_config(path, {})
-    for key, rule, _ in properties(schema):
+    for key, (rule, _) in TABLES["walk"](schema):
         value = config
         for part in key.split("."):
             value = value[part]

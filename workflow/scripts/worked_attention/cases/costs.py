@@ -22,11 +22,15 @@ def multiply_adds(arrays: dict[str, list[str]], dims: dict[str, int]) -> dict[st
     return counts
 
 
-def parameter_count(arrays: dict[str, list[str]], shapes: dict[str, tuple]) -> int:
-    """How many numbers a layer would learn: all elements of weights, biases and gains. arrays: names by stage; shapes: by name."""
-    return sum(prod(shapes[name]) for name in arrays["parameters"] if name in WEIGHTS)
+def counted(arrays: dict[str, list[str]], shapes: dict[str, tuple], dims: dict[str, int], dtype: str) -> dict:
+    """{parameter_count, multiply_adds, bytes} of a case with these arrays (names by stage), their shapes by name and its sizes.
 
-
-def stage_bytes(arrays: dict[str, list[str]], shapes: dict[str, tuple], dtype: str) -> dict[str, int]:
-    """Bytes of the arrays of each stage, kept in `dtype`, booleans in one byte each. arrays: names by stage; shapes: by name."""
-    return {stage: sum(prod(shapes[n]) * (1 if n in BOOLEAN else DTYPES[dtype].bytes) for n in arrays[stage]) for stage in STAGES}
+    parameter_count: the numbers that a layer would learn, all of weights, biases and gains. bytes: of the arrays of each stage,
+    kept in `dtype`, booleans in one byte each.
+    """
+    taken = {name: prod(axes) * (1 if name in BOOLEAN else DTYPES[dtype].bytes) for name, axes in shapes.items()}
+    return {
+        "parameter_count": sum(prod(shapes[name]) for name in arrays["parameters"] if name in WEIGHTS),
+        "multiply_adds": multiply_adds(arrays, dims),
+        "bytes": {stage: sum(taken[name] for name in arrays[stage]) for stage in STAGES},
+    }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import prod
 from pathlib import Path
 
-from worked_attention.cases.words import short, shown
+from worked_attention.cases.words import number_advice, short, shown
 from worked_attention.stages.dtypes import DTYPES
 
 Report = Callable[[tuple, str], None]
@@ -45,8 +45,7 @@ def _literal_shape(value: list, biggest: float, dtype: str, where: tuple, fail: 
         elif isinstance(item, str) and item in SPELLED:
             pass
         elif isinstance(item, bool) or not isinstance(item, int | float):
-            quoted = isinstance(item, str) and PRINTED.fullmatch(item)
-            fail(path, f"is {shown(item)}, should be a number{', without quotes' if quoted else ''}")
+            fail(path, f"is {shown(item)}, should be a number{number_advice(item) if isinstance(item, str) else ''}")
         elif not abs(item) <= DTYPES[dtype].largest:
             meant = (
                 f'; if you mean it, write "{SPELLED[0] if math.isnan(item) else SPELLED[1 + (item < 0)]}"'

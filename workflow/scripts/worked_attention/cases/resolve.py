@@ -9,7 +9,7 @@ import math
 from math import prod
 from pathlib import Path
 
-from worked_attention.cases.costs import multiply_adds, parameter_count, stage_bytes
+from worked_attention.cases.costs import counted
 from worked_attention.cases.literals import SPELLED, Report, given_shape
 from worked_attention.cases.options import filled, schema, uses
 from worked_attention.cases.printed import claims
@@ -19,6 +19,7 @@ from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, existing, shap
 from worked_attention.stages.dtypes import DTYPES, usual_precision
 
 FORMAT = 1  # of case.json and suite.json; it rises when a key goes or changes its meaning
+AS_GIVEN = ("look", "softcap", "softmax", "dropout", "extra_key", "qk_norm", "sinusoidal", "alibi", "backward", "torch_draws")
 
 
 def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report: Report) -> dict | None:
@@ -43,7 +44,6 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
     dims = {} if problems else find_sizes(options, begins_at, {n: shapes.get(n) for n in CATALOGUE if n in names}, fail)
     if problems:
         return None
-    mask = _mask(options["mask"])
     used = uses(options)
     arrays = existing({*used, *names})
     shapes = {n: shapes.get(n) or shape(n, dims) for stage in arrays.values() for n in stage}
@@ -54,22 +54,17 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
         "suite": suite,
         "name": name,
         "title": options["title"] or name,
-        "look": options["look"],
         "begins_at": begins_at,
-        **_computing(options, names, dims),
-        "mask": mask,
+        **_settled(options, names, dims),
         **_positions(options["positions"], dims, fail),
         **_tokens(options, dims, fail),
         "uses": used,
         "parameters": given,
-        "torch_draws": options["torch_draws"],
         "spelled": sorted(n for n in given if isinstance(given[n], list) and any(word in str(given[n]) for word in SPELLED)),
         "dims": dims,
         "arrays": arrays,
         "shapes": {array: list(axes) for array, axes in shapes.items()},
-        "parameter_count": parameter_count(arrays, shapes),
-        "multiply_adds": multiply_adds(arrays, dims),
-        "bytes": stage_bytes(arrays, shapes, dtype),
+        **counted(arrays, shapes, dims, dtype),
         "claims": claims(options["claims"], shapes, fail),
     }
     check_values(raw, case, fail)
@@ -82,10 +77,11 @@ def _given(options: dict) -> dict:
     return {name: spec for name, spec in (options["parameters"] | masks).items() if spec is not None}
 
 
-def _computing(options: dict, names: set[str], dims: dict[str, int]) -> dict:
-    """The options that say how a case is computed, with what follows from others where they have no constant default."""
+def _settled(options: dict, names: set[str], dims: dict[str, int]) -> dict:
+    """The options of a case, with what follows from others where they have no constant default."""
     inner, rotary = usual_precision(options["dtype"]), options["rotary"]
     return {
+        **{name: options[name] for name in AS_GIVEN},
         "dtype": options["dtype"],
         "precision": {name: value or inner[name] for name, value in options["precision"].items()},
         "heads": dims["H"],
@@ -94,7 +90,7 @@ def _computing(options: dict, names: set[str], dims: dict[str, int]) -> dict:
         "scale_factor": _scale_factor(options["scale"], dims),
         "rotary": rotary and {**rotary, "dims": rotary["dims"] or dims["d_k"]},
         "t5": options["t5"] if "t5_table" in names else None,
-        **{name: options[name] for name in ("softcap", "softmax", "dropout", "extra_key", "qk_norm", "sinusoidal", "alibi", "backward")},
+        "mask": _mask(options["mask"]),
     }
 
 

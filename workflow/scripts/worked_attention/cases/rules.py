@@ -92,6 +92,10 @@ def check_options(raw: dict, options: dict, names: set[str], begins_at: str, fai
         fail(("dropout",), "is missing, but dropout_keep is there; give the probability that it was drawn with")
     if names & {"g_q", "g_k"} and not options["qk_norm"]:
         fail(("qk_norm",), "is missing, but its gain g_q or g_k is there; add it")
+    if "zero_vector" in raw.get("qk_norm", {}) and options["qk_norm"]["eps"]:
+        fail(
+            ("qk_norm", "zero_vector"), f"has a meaning where eps is 0, but it is {options['qk_norm']['eps']}; leave it out, or add eps: 0"
+        )
     if "sinks" in names and options["softmax"] != "plain":
         fail(("softmax",), f"is {options['softmax']}, but sinks join the plain softmax; remove one of them")
     if options["rotary"] and options["rotary"]["scaling"]:
@@ -103,11 +107,18 @@ def check_options(raw: dict, options: dict, names: set[str], begins_at: str, fai
 
 
 def _check_mask(given: dict, fail: Report) -> None:
-    """Keys of `mask` that need `causal`, or must agree with it."""
+    """Keys of `mask` that need others, or must agree with them."""
     if given.get("prefix") and "causal" not in given:
         fail(("mask", "prefix"), "widens a causal mask; add mask.causal")
     if "causal" in given and given.get("window", {}).get("align", given["causal"]) != given["causal"]:
         fail(("mask", "window", "align"), f"is {given['window']['align']}, but mask.causal is {given['causal']}; leave it out")
+    if given.get("diagonal") == "own":
+        if "key_lengths" not in given:
+            fail(
+                ("mask", "diagonal"), "is own, each sequence's last real key, but all keys are real; add mask.key_lengths, or leave it out"
+            )
+        if "bottom_right" not in (given.get("causal"), given.get("window", {}).get("align")):
+            fail(("mask", "diagonal"), "moves a diagonal that is bottom_right; add mask.causal: bottom_right, or leave it out")
 
 
 def _check_scaling(given: dict, rotary: dict, fail: Report) -> None:

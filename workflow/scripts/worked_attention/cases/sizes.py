@@ -25,9 +25,10 @@ def find_sizes(options: dict, begins_at: str, shapes: dict[str, tuple | None], f
         **dict.fromkeys((same.get(k, k) for k in stated), "sizes"),
     }
     known = {name: got for name, got in shapes.items() if got is not None}
-    for name in stated:
-        if stated[name] != dims[same.get(name, name)]:
-            fail(("sizes", name), f"is {stated[name]}, but in this case it is the same as {same[name]} = {stated[same[name]]}")
+    for name, n in stated.items():
+        other = next(other for other in stated if same.get(other, other) == same.get(name, name))
+        if n != stated[other]:
+            fail(("sizes", name), f"is {n}, but in this case it is the same as {other} = {stated[other]}; leave one of them out")
             return dims
     if "Lp" in stated and "past_k" not in shapes:
         fail(("sizes", "Lp"), "counts keys in the cache, but there is no past_k; remove it")
@@ -119,7 +120,11 @@ def _show(name: str, got: tuple, same: dict, dims: dict, origin: dict, fail: Rep
             continue
         heads = dims[factors[0]] if len(factors) > 1 else 1
         if n % heads:
-            fail(("heads",), f"{heads} heads do not divide {axis} = {n} of {name}; use a divisor of {n}")
+            transposed = _transposed(name, got, dims.get(bare[-1]))
+            if transposed:
+                fail(place(name), f"has shape {list(got)}, should be [{', '.join(bare)}]{transposed}")
+            else:
+                fail(("heads",), f"{heads} heads do not divide {axis} = {n} of {name}; use a divisor of {n}")
             return False
         origin.setdefault(factors[-1], name)
         dims[factors[-1]] = n // heads
@@ -139,8 +144,14 @@ def _check_shape(name: str, got: tuple, same: dict, dims: dict, origin: dict, fa
         sizes = [f"{axis} = {dims[axis]} as in {origin[axis]}" for axis in "*".join(named).split("*") if axis in origin]
         fail(
             place(name),
-            f"has shape {list(got)}, should be [{', '.join(named)}] = {list(expected)}{', for ' * bool(sizes)}{', '.join(sizes)}",
+            f"has shape {list(got)}, should be [{', '.join(named)}] = {list(expected)}{', for ' * bool(sizes)}{', '.join(sizes)}"
+            f"{_transposed(name, got, expected[-1])}",
         )
+
+
+def _transposed(name: str, got: tuple, width: int | None) -> str:
+    """Advice for a weight of shape `got` whose first axis, and not its last, has the `width` of its input; else nothing."""
+    return "; weights are stored [out, in], so give its transpose" if name.startswith("w_") and got[0] == width != got[-1] else ""
 
 
 def place(name: str) -> tuple[str, str]:

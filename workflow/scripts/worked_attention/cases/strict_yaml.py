@@ -23,7 +23,8 @@ LARGEST_INTEGER = 2**63 - 1
 DEEPEST = 20  # levels; a number in a parameter of four dimensions stands on the eighth
 MOST_REPEATED = 1_000_000  # values that aliases may add to those written
 HINTS = {  # what would be right, by words of the parser's complaint
-    "mapping values are not allowed": 'quote a text that holds ": ", and write one key a line',
+    "mapping values are not allowed": 'quote a text that holds ": ", and write one key a line, with a space behind its colon',
+    "could not find expected ':'": "write a colon and a space between a key and its value, as in heads: 2",
     "cannot start any token": "quote a text that begins so",
     "expected ',' or": "put a comma, or close the bracket",
     "expected node content": "put a value, or close the bracket",
@@ -188,17 +189,24 @@ class Document:
             if key in lines:
                 self._problem(key_node, (*path, key), f"duplicate key, first on line {lines[key]}; keep one of them")
             lines.setdefault(key, line)
+            if child.value == "" and (glued := re.fullmatch(r"(\w+)[: ](.+)", key)):  # {heads:2} and {heads 2} are a key without a value
+                self._problem(key_node, (*path, key), f"has no value; write a colon and a space: {short(f'{glued[1]}: {glued[2]}')}")
+                continue
             result.setdefault(key, self._value(child, (*path, key)))
         return result
 
 
 def _read(node: yaml.ScalarNode) -> tuple[Any, str | None]:
     """The value of a scalar, and what is wrong with it (it is then its text)."""
-    text = node.value
     if node.tag == "quoted" or (node.tag == "plain" and node.style):
-        return text, None
+        return node.value, None
     if node.tag != "plain":
-        return text, f"{_tag(node)} is not supported; write the plain value"
+        return node.value, f"{_tag(node)} is not supported; write the plain value"
+    return read_plain(node.value)
+
+
+def read_plain(text: str) -> tuple[Any, str | None]:
+    """The value of a text without quotes, and what is wrong with it (it is then the text)."""
     if INTEGER.match(text):
         if len(text) <= 20 and abs(int(text)) <= LARGEST_INTEGER:
             return int(text), None

@@ -3,6 +3,7 @@
 Everything wrong with the config and with all its suites is collected and raised at once as `Problems`.
 """
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,12 @@ from typing import Any
 from worked_attention.cases.fitting import STUDIES, fitting
 from worked_attention.cases.options import filled, schema
 from worked_attention.cases.resolve import FORMAT, resolve
-from worked_attention.cases.strict_yaml import FLOAT, INTEGER, Document, Problem, Problems
+from worked_attention.cases.strict_yaml import LARGEST_INTEGER, Document, Problem, Problems, read_plain
 from worked_attention.cases.violations import violations
 from worked_attention.cases.words import did_you_mean, kind, short, shown
 
 NAME = re.compile(r"[a-z0-9_]+")
-RESERVED = ("archive", "logs", "studies", "conformance", "judge", "export", "power")  # folders of results/
+RESERVED = ("archive", "logs", "studies", "conformance", "judge", "export", "power", "onnx_node_tests")  # folders of results/
 NOT_INHERITED = ("title", "look", "extends", "claims")
 
 
@@ -48,10 +49,15 @@ def _as_meant(given: Any, rule: dict) -> Any:
     if isinstance(given, dict):
         known = rule.get("properties", {})
         return {key: _as_meant(value, known.get(key, {})) for key, value in given.items()}
+    if isinstance(given, list):
+        return [_as_meant(item, {}) for item in given]
+    if isinstance(given, int) and abs(given) > LARGEST_INTEGER:
+        return math.inf if given > 0 else -math.inf  # which no option takes; Python does not even print what is longer than 4,300 digits
     if given is None and rule.get("default") == "":
         return ""
     if isinstance(given, str) and rule.get("type") in ("number", "integer"):
-        return int(given) if INTEGER.match(given) else float(given) if FLOAT.match(given) else given
+        value, wrong = read_plain(given)
+        return value if wrong is None else given
     return given
 
 
@@ -67,8 +73,9 @@ def load_suites(config: dict, folder: Path) -> dict[str, dict]:
     for name in names:
         try:
             if name not in found:
-                source, message = f"{(folder.parent / 'config.yaml').as_posix()} or --config", f"no suite {name} in {folder.as_posix()}"
-                raise Problems([Problem(source, None, None, "suites", message + did_you_mean(name, found))])
+                source = f"{(folder.parent / 'config.yaml').as_posix()} or --config"
+                message = f"no suite {short(name)} in {folder.as_posix()}{did_you_mean(name, found)}"
+                raise Problems([Problem(source, None, None, "suites", message)])
             suites[name] = load_suite(found[name], config["limits"])
         except Problems as error:
             problems += error.problems
@@ -94,6 +101,7 @@ class _Suite:
 
     def __init__(self, document: Document, path: Path, limits: dict):
         self.document, self.problems = document, list(document.problems)
+        self.handed_down: dict[str, dict] = {}  # what a case hands down to those that extend it, by name
         data = document.data
         if not NAME.fullmatch(path.stem) or path.stem in RESERVED:
             taken = "is taken by a folder of results/" if path.stem in RESERVED else "should have only small letters, digits and _"
@@ -144,7 +152,7 @@ class _Suite:
 
     def _lineage(self, name: str) -> list[str] | None:
         """The case, the one it extends, and so on; None if a link is wrong (which is reported)."""
-        lineage = [name]
+        lineage, seen = [name], {name}
         while "extends" in self.raw[lineage[-1]]:
             parent = self.raw[lineage[-1]]["extends"]
             where = ("cases", lineage[-1], "extends")
@@ -155,13 +163,14 @@ class _Suite:
                 others = [other for other in self.raw if other not in lineage]
                 self._report(where, f"no case {short(parent)} in this suite{did_you_mean(parent, others)}")
                 return None
-            if parent in lineage:
+            if parent in seen:
                 circle = lineage[lineage.index(parent) :]
                 first = circle.index(min(circle, key=list(self.raw).index))  # so that each circle is told once
                 circle = circle[first:] + circle[: first + 1]
                 self._report(("cases", circle[0], "extends"), f"goes in a circle: {' -> '.join(circle)}; remove one of these")
                 return None
             lineage.append(parent)
+            seen.add(parent)
         return lineage
 
     def _case(self, name: str, path: Path, limits: dict) -> dict | None:
@@ -170,9 +179,12 @@ class _Suite:
             return None
         merged: dict = {}
         for ancestor in reversed(lineage):
-            own = {k: v for k, v in self.raw[ancestor].items() if k not in NOT_INHERITED or ancestor == name}
-            merged = self._merge(merged, own, ("cases", ancestor))
-        merged.pop("extends", None)
+            if ancestor not in self.handed_down:
+                own = {key: value for key, value in self.raw[ancestor].items() if key not in NOT_INHERITED}
+                self.handed_down[ancestor] = self._merge(merged, own, ("cases", ancestor))
+            merged = self.handed_down[ancestor]
+        alone = {key: self.raw[name][key] for key in ("title", "look", "claims") if key in self.raw[name]}
+        merged = self._merge(merged, alone, ("cases", name))
 
         def report(where: tuple, message: str) -> None:
             self._report(("cases", name, *where), message, lineage)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from worked_attention.cases.words import did_you_mean, short, shown
+from worked_attention.cases.words import did_you_mean, number_advice, short, shown
 
 
 def violations(schema: dict, value: Any) -> Iterator[tuple[tuple, str]]:
@@ -50,6 +50,8 @@ def _explain(error) -> Iterator[tuple[tuple, str]]:
         case "required":
             for key in [key for key in rule if key not in value]:
                 yield where, f"{key} is missing; add it"
+        case "maxLength":
+            yield where, f"has {len(value):,} letters, should have at most {rule}"
         case "minItems" | "minProperties":
             yield where, "is empty; give at least one"
         case "maxProperties":
@@ -72,11 +74,14 @@ def _expected(schema: dict, value: Any) -> str:
     names = {"array": "a list", "object": "a mapping", "string": "text", "number": "a finite number", "integer": "a whole number"}
     if "pattern" in schema:
         choices = re.sub(r"^\^\(?|\)?\$$|\\", "", schema["pattern"]).replace("|", " or ")
-        names["string"] = "a name of small letters, digits and _" if "[" in choices else choices
+        sets = {"[^": "text without line ends and other control characters", "[a": "a name of small letters, digits and _"}
+        names["string"] = sets.get(choices[:2], choices)
+    if "enum" in schema:
+        names["string"] = " or ".join(schema["enum"])
     types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
     advice = ""
-    if isinstance(value, str) and not {"number", "integer"}.isdisjoint(types) and re.fullmatch(r"[-+0-9.eE]*[0-9]", value):
-        advice = "; write the number without quotes"
+    if isinstance(value, str) and not {"number", "integer"}.isdisjoint(types):
+        advice = number_advice(value)
     elif isinstance(value, str) and "array" in types and "object" not in types:
         advice = f"; write [{short(value)}]"
     return " or ".join(names[name] for name in types) + advice

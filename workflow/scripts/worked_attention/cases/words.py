@@ -1,8 +1,11 @@
 """Values and names in words: what a message says of what it was given."""
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any
+
+DASHES = dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2212, 0xFE63, 0xFF0D), "-")  # what articles print for a minus
 
 
 def short(value: object) -> str:
@@ -36,3 +39,14 @@ def kind(value: Any) -> str:
         return "a boolean"
     names = {type(None): "nothing (null)", str: "text", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
     return names.get(type(value), f"a {type(value).__name__}")
+
+
+def number_advice(text: str) -> str:
+    """How to write the number that `text` looks like: without quotes, or with the minus of a keyboard; nothing if it looks like none."""
+    plain = text.translate(DASHES)
+    if not re.fullmatch(r"[-+0-9.eE]{0,40}[0-9]", plain):
+        return ""
+    dash = next((letter for letter, sign in zip(text, plain, strict=True) if letter != sign), None)
+    if dash:
+        return f"; its minus is another character (U+{ord(dash):04X}); write {short(plain)}"
+    return "; write the number without quotes"
