@@ -59,13 +59,13 @@ def of_outputs(case: dict, part: Part) -> dict[str, Balls]:
     return {"d_output": d, "d_concat": matmul(d, part["w_o"]) if "w_o" in part else d}
 
 
-def of_head(case: dict, part: Part, d_contexts: Balls) -> tuple[dict[str, Balls], dict[str, Balls]]:
+def of_head(case: dict, part: Part) -> tuple[dict[str, Balls], dict[str, Balls]]:
     """Gradients [n, ...] by contexts, weights and scores of one head, and, by q, k and v, those by what entered them.
 
-    d_contexts: [n, d_v]. The second are [n, d_k] for q, [Lk, d_k] for k and [Lk, d_v] for v, the last two of these queries alone.
+    The part has `d_contexts` [n, d_v]. The second are [n, d_k] for q, [Lk, d_k] for k and [Lk, d_v] for v, of these queries alone.
     """
-    used, values = part.first("dropped", "weights"), entering(part, "v")
-    d_weights = matmul(d_contexts, values.T)
+    d_contexts, used = part["d_contexts"], part.first("dropped", "weights")
+    d_weights = matmul(d_contexts, entering(part, "v").T)
     if "dropout_keep" in part:
         d_weights = d_weights * kept(case, part)
     masked = np.where(closed(part["masked"]), ZERO, of_softmax(part["weights"], d_weights))

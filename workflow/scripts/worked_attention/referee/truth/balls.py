@@ -45,7 +45,7 @@ def settle(x: Balls) -> tuple[np.ndarray, np.ndarray]:
     """(midpoint, radius), float64 in the shape of x: the exact number lies within radius of midpoint, whose own rounding is part of it.
 
     Radius 0 says that the midpoint is the number (0 or infinite), that the number is beyond the largest float64 (infinite as well), or
-    that there is none (NaN, as of 0/0). Of what could be anything (NaN, inf) is told: not certified. Floats and booleans are exact.
+    that there is none (NaN, as of 0/0). Of what could be anything (NaN, inf) is told: not certified. Booleans are exact.
     """
     if x.dtype != object:
         return x, np.zeros(x.shape)

@@ -1,4 +1,4 @@
-"""Parts of a case: one sequence, or one head of it with some of its queries; in slices a case needs little memory."""
+"""Parts of a case: one sequence, some of its queries, one head of these, and so on; in slices a case needs little memory."""
 
 from typing import Self
 
@@ -7,46 +7,54 @@ import numpy as np
 from worked_attention.referee.truth.balls import Balls, balls
 from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE
 
-CELLS = 2**16  # scores of one part
+AXES = {"b": ("B",), "h": ("H", "H_kv"), "rows": ("Lq",)}  # what a cut is made through
 
 
-def blocks(dims: dict[str, int]) -> list[slice]:
-    """The queries of a case with these `dims`, some at a time."""
-    step = max(1, CELLS // dims["Lk"])
-    return [slice(start, min(start + step, dims["Lq"])) for start in range(0, dims["Lq"], step)]
+def blocks(rows: int, step: int) -> list[slice]:
+    """`rows` rows, `step` at a time."""
+    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
-def place(name: str, shape: tuple[int, ...], group: int, b: int | None = None, h: int | None = None, rows: slice | None = None) -> tuple:
-    """Where array `name` of this `shape` has sequence `b`, query head `h` and the queries `rows` (None: all of them), as an index.
+def place(axes: list[str], shape: tuple[int, ...], group: int, where: dict[str, int | slice]) -> tuple[int | slice, ...]:
+    """The index of a part in an array of this `shape`, whose `axes` are told from the right; an axis of length 1 stands for all.
 
-    Axes are told from the right, as NumPy does, and one of length 1 stands for all. `group` query heads share a key head.
+    where: sequence `b`, query head `h`, queries `rows`, as far as there is a cut through them. `group` query heads share a key head.
     """
-    axes = ["B" if axis == "..." else axis for axis in CATALOGUE[name].axes][-len(shape) :]
-    wanted = {"B": b, "H": h, "H_kv": None if h is None else h // group, "Lq": rows}
-    index = []
-    for axis, length in zip(axes, shape, strict=True):
-        chosen = wanted.get(axis)
-        if chosen is None or (axis == "Lq" and length == 1):
+    at = {"B": where.get("b"), "H": where.get("h"), "H_kv": where["h"] // group if "h" in where else None, "Lq": where.get("rows")}
+    index: list[int | slice] = []
+    for axis, length in zip(axes[len(axes) - len(shape) :], shape, strict=True):
+        cut = at.get(axis)
+        if cut is None or (axis == "Lq" and length == 1):
             index.append(slice(None))
         else:
-            index.append(chosen if axis == "Lq" else min(chosen, length - 1))
+            index.append(cut if axis == "Lq" else min(cut, length - 1))
     return tuple(index)
 
 
+def axes(name: str, gone: tuple[str, ...] = ()) -> list[str]:
+    """The axes of array `name`, the batch among them, without those that are `gone`."""
+    return [axis for axis in ("B" if axis == "..." else axis for axis in CATALOGUE[name].axes) if axis not in gone]
+
+
 class Part:
-    """Arrays by name, cut to one sequence, or further to some queries and perhaps one head; floats become balls when they are asked for."""
+    """Arrays by name, cut down; floats become balls when they are asked for.
 
-    def __init__(self, case: dict, arrays: dict[str, np.ndarray], b: int, h: int | None, queries: range):
-        self.case, self.arrays, self.b, self.h, self.queries = case, arrays, b, h, queries
+    b, h: which sequence and query head, as far as there was a cut. queries: the numbers of the queries. gone: axes that were cut away.
+    """
 
-    @classmethod
-    def sequence(cls, case: dict, arrays: dict[str, np.ndarray], b: int) -> Self:
-        """Sequence b of the whole `arrays`."""
-        return cls(case, _cut(case, arrays, b=b), b, None, range(case["dims"]["Lq"]))
+    def __init__(self, case: dict, arrays: dict[str, np.ndarray]):
+        self.case, self.arrays, self.b, self.h = case, dict(arrays), None, None
+        self.queries, self.gone = range(case["dims"]["Lq"]), ()
 
-    def cut(self, rows: slice, h: int | None = None) -> Self:
-        """Some queries of this sequence, and of what has heads that of query head h, or of all."""
-        return Part(self.case, _cut(self.case, self.arrays, h=h, rows=rows), self.b, h, self.queries[rows])
+    def cut(self, **where: int | slice) -> Self:
+        """One sequence (`b`), one query head with its keys (`h`), or some of the queries (`rows`, counted within the part)."""
+        group = self.case["heads"] // self.case["kv_heads"]
+        cut = {name: np.asarray(array[place(axes(name, self.gone), array.shape, group, where)]) for name, array in self.arrays.items()}
+        part = Part(self.case, cut)
+        part.b, part.h = where.get("b", self.b), where.get("h", self.h)
+        part.queries = self.queries[where.get("rows", slice(None))]
+        part.gone = (*self.gone, *(axis for key in where if key != "rows" for axis in AXES[key]))
+        return part
 
     def __contains__(self, name: str) -> bool:
         return name in self.arrays
@@ -70,8 +78,3 @@ class Part:
     def add(self, made: dict[str, np.ndarray]) -> None:
         """More arrays."""
         self.arrays |= made
-
-
-def _cut(case: dict, arrays: dict[str, np.ndarray], **where: int | slice | None) -> dict[str, np.ndarray]:
-    group = case["heads"] // case["kv_heads"]
-    return {name: np.asarray(array[place(name, array.shape, group, **where)]) for name, array in arrays.items()}

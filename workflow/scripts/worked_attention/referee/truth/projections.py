@@ -45,7 +45,7 @@ def projections(case: dict, part: Part) -> dict[str, Balls]:
         if f"{name}_extended" in wanted:
             more = appended(case, part.maybe(f"bias_{name}"), dims[f"d_{name}"])
             part.add({f"{name}_extended": np.stack([np.vstack([x, m]) for x, m in zip(entering(part, name), more, strict=True)])})
-    return {name: part.arrays[name] for name in wanted}
+    return {name: part[name] for name in wanted if name not in case["arrays"]["parameters"]}
 
 
 def source(part: Part, name: str) -> Balls:

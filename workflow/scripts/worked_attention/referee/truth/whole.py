@@ -6,14 +6,15 @@ from worked_attention.referee.truth import backward
 from worked_attention.referee.truth.balls import BITS, Balls, balls, settle, working_bits
 from worked_attention.referee.truth.contexts import concat, contexts
 from worked_attention.referee.truth.outputs import outputs
-from worked_attention.referee.truth.parts import Part, blocks, place
-from worked_attention.referee.truth.projections import columns, projections
+from worked_attention.referee.truth.parts import Part, axes, blocks, place
+from worked_attention.referee.truth.projections import columns, entering, projections
 from worked_attention.referee.truth.scores import scores
 from worked_attention.referee.truth.weights import weights
-from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, STAGES
+from worked_attention.stages.catalogue import BOOLEAN, STAGES
 
 Settled = dict[str, tuple[np.ndarray, np.ndarray]]
 HEAD = {"scores": scores, "weights": weights, "contexts": contexts}  # stages of one head
+TOKENS, CELLS = 128, 2**14  # queries whose heads are put side by side, and scores of a head, at a time
 
 
 def truth(case: dict, arrays: dict[str, np.ndarray]) -> Settled:
@@ -36,25 +37,25 @@ def _certified(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...]
     for bits in BITS:
         with working_bits(bits):
             found = _computed(case, given, stages)
-        if not any(np.isinf(radius).any() for _, radius in found.values()):
+        if all(radius.max() < np.inf for _, radius in found.values()):
             return found
     return {name: (middle, np.where(np.isnan(middle), np.inf, radius)) for name, (middle, radius) in found.items()}
 
 
 def _computed(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...]) -> Settled:
     """The arrays of these stages with the bits that balls have now, from those that are given."""
-    found = {name: _room(name, case["shapes"][name]) for stage in stages for name in case["arrays"][stage]}
+    found = {name: _room(name, case["shapes"][name], given) for stage in stages for name in case["arrays"][stage]}
     shared: dict[str, Balls] = {}  # gradients by weights and biases, to which every sequence adds
     for b in range(case["dims"].get("B", 1)):
-        part = Part.sequence(case, given, b)
+        part = Part(case, given).cut(b=b)
         if "projections" in stages:
-            made = projections(case, Part.sequence(case, given, b))  # a part of its own, so that balls of x and weights do not stay
+            made = projections(case, part.cut())  # a part of its own, so that balls of x and of weights do not stay
             _note(case, found, made, b=b)
             part.add(made)
         entered = _attended(case, part, stages, found, shared)
         if entered:
             made = backward.of_projections(case, part, entered)
-            _share(shared, {name: made.pop(name) for name in list(made) if "..." not in CATALOGUE[name].axes})
+            _share(shared, {name: made.pop(name) for name in list(made) if "B" not in axes(name)})
             _note(case, found, made, b=b)
     _note(case, found, shared)
     return found
@@ -65,43 +66,53 @@ def _attended(case: dict, part: Part, stages: tuple[str, ...], found: Settled, s
     back = "backward" in stages and case["backward"] is not None
     entered = {name: balls(np.zeros(_entering_shape(case, name))) for name in "qkv"} if back else {}
     forward = [stage for stage in stages if case["arrays"][stage]]
-    for rows in blocks(case["dims"]):
-        tokens, made_by_tokens, by_head = part.cut(rows), {}, []
-        if back:
-            made_by_tokens = backward.of_outputs(case, tokens)
-            d_contexts = columns(made_by_tokens["d_concat"], case["heads"])
-        for h in range(case["heads"]):
-            head, made = part.cut(rows, h), {}
-            for stage in [stage for stage in HEAD if stage in forward]:
-                new = HEAD[stage](case, head)
-                head.add(new)
-                made |= new
-            if back:
-                new, by_entered = backward.of_head(case, head, d_contexts[h])
-                made |= new
-                for name, slope in by_entered.items():
-                    entered[name][(h, rows) if name == "q" else h // (case["heads"] // case["kv_heads"])] += slope
-            _note(case, found, made, b=part.b, h=h, rows=rows)
-            by_head.append(made.get("contexts"))
+    for rows in blocks(case["dims"]["Lq"], TOKENS):
+        tokens = part.cut(rows=rows)
+        made = backward.of_outputs(case, tokens) if back else {}
+        tokens.add(made)
+        by_head = [_head(case, tokens, h, forward, found, entered) for h in range(case["heads"])]
         if "contexts" in forward:
-            made_by_tokens |= concat(by_head)
-        tokens.add(made_by_tokens)
+            made |= concat(by_head)
+            tokens.add(made)
         if "outputs" in forward:
-            made_by_tokens |= outputs(case, tokens)
+            made |= outputs(case, tokens)
         if back and "w_o" in part:
-            _share(shared, backward.of_linear("o", made_by_tokens["d_output"], tokens["concat"]))
-        _note(case, found, made_by_tokens, b=part.b, rows=rows)
+            _share(shared, backward.of_linear("o", made["d_output"], tokens["concat"]))
+        _note(case, found, made, b=part.b, rows=rows)
     return entered
+
+
+def _head(case: dict, tokens: Part, h: int, forward: list[str], found: Settled, entered: dict[str, Balls]) -> Balls | None:
+    """Scores and weights of one head, and the contexts [n, d_v] that are returned; gradients are added to those in `entered`, if any."""
+    head, by_rows = tokens.cut(h=h), []
+    for name in [name for name in "kv" if f"{name}_heads" in head]:
+        entering(head, name)  # they become balls once for all rows
+    if entered:
+        head.add({"d_contexts": columns(tokens["d_concat"], case["heads"])[h]})
+    for rows in blocks(len(head.queries), max(1, CELLS // case["dims"]["Lk"])):
+        part, made = head.cut(rows=rows), {}
+        for stage in [stage for stage in HEAD if stage in forward]:
+            new = HEAD[stage](case, part)
+            part.add(new)
+            made |= new
+        numbers = slice(part.queries.start, part.queries.stop)
+        if entered:
+            new, by_entered = backward.of_head(case, part)
+            made |= new
+            for name, slope in by_entered.items():
+                entered[name][(h, numbers) if name == "q" else h // (case["heads"] // case["kv_heads"])] += slope
+        _note(case, found, made, b=part.b, h=h, rows=numbers)
+        by_rows.append(made.get("contexts"))
+    return np.vstack(by_rows) if "contexts" in forward else None
 
 
 def _entering_shape(case: dict, name: str) -> tuple[int, int, int]:
     """Shape of the queries, keys or values of one sequence that enter scores and contexts."""
     dims = case["dims"]
-    return {
-        "q": (dims["H"], dims["Lq"], dims["d_k"]),
-        "k": (dims["H_kv"], dims["Lk"], dims["d_k"]),
-        "v": (dims["H_kv"], dims["Lk"], dims["d_v"]),
-    }[name]
+    return (
+        *{"q": (dims["H"], dims["Lq"]), "k": (dims["H_kv"], dims["Lk"]), "v": (dims["H_kv"], dims["Lk"])}[name],
+        dims["d_v" if name == "v" else "d_k"],
+    )
 
 
 def _share(shared: dict[str, Balls], made: dict[str, Balls]) -> None:
@@ -109,8 +120,11 @@ def _share(shared: dict[str, Balls], made: dict[str, Balls]) -> None:
         shared[name] = shared[name] + value if name in shared else value
 
 
-def _room(name: str, shape: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    return np.empty(shape, bool if name in BOOLEAN else float), np.zeros(shape)
+def _room(name: str, shape: list[int], given: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """(midpoint, radius) to be filled in; of what is given, itself and 0."""
+    if name in given:
+        return given[name].astype(np.float64, copy=False), np.zeros(shape)
+    return np.empty(shape, bool if name in BOOLEAN else np.float64), np.zeros(shape)
 
 
 def _note(case: dict, found: Settled, made: dict[str, np.ndarray], **where: int | slice) -> None:
@@ -121,5 +135,7 @@ def _note(case: dict, found: Settled, made: dict[str, np.ndarray], **where: int 
         if twin != name:
             found[name] = found[twin]
             continue
-        at = place(name, found[name][0].shape, case["heads"] // case["kv_heads"], **where)
-        found[name][0][at], found[name][1][at] = settle(made[name])
+        at = place(axes(name), found[name][0].shape, case["heads"] // case["kv_heads"], where)
+        found[name][0][at], radius = settle(made[name])
+        if radius.any():  # what is never written takes no memory
+            found[name][1][at] = radius
