@@ -15,7 +15,7 @@ from flint import acb, arb
 from worked_attention.referee.truth.balls import Balls, closed, each, matmul
 from worked_attention.referee.truth.parts import Part
 from worked_attention.referee.truth.positions import PAIRS, turns
-from worked_attention.referee.truth.projections import INPUTS, entering, source
+from worked_attention.referee.truth.projections import INPUTS, SHARE, entering, source
 from worked_attention.referee.truth.scores import scale
 from worked_attention.referee.truth.weights import kept
 
@@ -99,9 +99,8 @@ def of_softcap(capped: Balls, cap: arb) -> Balls:
 
 def of_norm(d: Balls, x: Balls, options: dict, gain: Balls | None) -> Balls:
     """Slopes [L, d] by x of the loss sum of d * gain * x / size, where the size of a row moves with each of its numbers."""
-    square = {"rms": ONE / x.shape[-1], "l2": ONE}[options["kind"]]
     x, c = moving(x), d if gain is None else d * gain
-    squares = Dual(x.value * x.value, x.value + x.value).total() * square
+    squares = Dual(x.value * x.value, x.value + x.value).total() * SHARE[options["kind"]](c.shape[-1])
     return ((x * c).total() / (squares + arb(options["eps"])).root()).slope
 
 
@@ -125,7 +124,7 @@ def of_projections(case: dict, part: Part, entered: dict[str, Balls]) -> dict[st
     heads = {"q": entered["q"], "k": entered["k"][:, new], "v": entered["v"][:, new]}
     for name, where in (("q", case["query_positions"]), ("k", case["key_positions"])):
         if case["rotary"]:
-            turn = turns(where, case["dims"]["d_k"], case["rotary"])
+            turn = turns(where, case["rotary"])
             heads[name] = np.stack([of_rotation(y, turn, case["rotary"]["pairing"]) for y in heads[name]])
         if case["qk_norm"]:
             both = zip(heads[name], part[f"{name}_heads"], strict=True)

@@ -14,11 +14,12 @@ from worked_attention.referee.truth.parts import Part
 from worked_attention.referee.truth.positions import largest, rounded
 
 OWN = {"top_left": lambda i, queries, keys: i, "bottom_right": lambda i, queries, keys: keys - (queries - i)}
+LAST = {"padded": lambda case, b: case["dims"]["Lc"], "own": lambda case, b: case["mask"]["key_lengths"][b]}  # how many keys count for that
 
 
 def seen(case: dict, part: Part) -> np.ndarray | None:
     """True where a query of the part may see a key, bool [n, Lk]; None if the case has no mask. Keys that the layer appends are seen."""
-    rules = [rule for name, rule in RULES.items() if case["mask"].get(name) is not None or f"mask_{name}" in part]
+    rules = [rule for name, rule in RULES.items() if name in case["mask"] or f"mask_{name}" in part]
     if not rules:
         return None
     keys, all_keys = case["dims"]["Lc"], case["dims"]["Lk"]
@@ -32,19 +33,19 @@ def seen(case: dict, part: Part) -> np.ndarray | None:
 # Rules: each takes the case, the part, the row of the query in the part and its number, and returns the keys that the query may see
 
 
-def _own(case: dict, align: str, i: int) -> int:
-    return OWN[align](i, case["dims"]["Lq"], case["dims"]["Lc"])
+def _own(case: dict, part: Part, align: str, i: int) -> int:
+    return OWN[align](i, case["dims"]["Lq"], LAST[case["mask"]["diagonal"]](case, part.b))
 
 
 def _causal(case: dict, part: Part, row: int, i: int) -> Iterable[int]:
     """Keys up to the query's own, and the prefix."""
-    return {*range(_own(case, case["mask"]["causal"], i) + 1), *range(case["mask"].get("prefix") or 0)}
+    return {*range(_own(case, part, case["mask"]["causal"], i) + 1), *range(case["mask"]["prefix"])}
 
 
 def _window(case: dict, part: Part, row: int, i: int) -> Iterable[int]:
     """So many keys to the left of the query's own and to the right of it, and that one."""
-    window = {"align": "top_left", "left": None, "right": None, **case["mask"]["window"]}
-    own = _own(case, case["mask"].get("causal") or window["align"], i)
+    window = case["mask"]["window"]
+    own = _own(case, part, window["align"], i)
     first = 0 if window["left"] is None else own - window["left"]
     last = case["dims"]["Lc"] if window["right"] is None else own + window["right"]
     return range(first, last + 1)

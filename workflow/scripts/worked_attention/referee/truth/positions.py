@@ -38,17 +38,16 @@ def _wave(angle: arb, column: int) -> arb:
 # Rotation
 
 
-def turns(where: list[int], width: int, rotary: dict) -> Balls:
+def turns(where: list[int], rotary: dict) -> Balls:
     """The complex numbers by which pairs are multiplied, [L, dims/2]: stretch * exp(i * position * theta).
 
-    where: the positions. width: columns of a head. rotary: the options of the case.
+    where: the positions. rotary: the options of the case. Angles are exact where they say float64, else rounded as they say.
     """
-    asked = {"dims": width, "base": 10000, "angles": "float64", "scaling": None, **rotary}
-    theta, stretch = frequencies(asked["dims"], arb(asked["base"]), asked["scaling"])
-    if asked["angles"] == "float64":
+    theta, stretch = frequencies(rotary["dims"], arb(rotary["base"]), rotary["scaling"])
+    if rotary["angles"] == "float64":
         angle = [[p * t for t in theta] for p in where]
     else:
-        angle = [[_rounded_angle(p, t, asked["angles"]) for t in theta] for p in where]
+        angle = [[_rounded_angle(p, t, rotary["angles"]) for t in theta] for p in where]
     return each(lambda a: _turn(a) * stretch, np.array(angle, dtype=object).reshape(len(where), len(theta)))
 
 
@@ -97,26 +96,24 @@ def yarn(theta: list[arb], dims: int, base: arb, scaling: dict) -> tuple[list[ar
 
     The two pairs are rounded outwards, and kept within 0 and dims - 1 (Peng et al. 2023, sections 3.2 and 3.4, and the authors' code).
     """
-    asked = {"beta_fast": 32, "beta_slow": 1, **scaling}
-    length, factor = asked["original_length"], arb(asked["factor"])
+    length, factor = scaling["original_length"], arb(scaling["factor"])
 
     def pair(turns: float) -> arb:
         """The pair, a real number, whose theta makes so many turns: base^(-2 pair/dims) * length = 2 pi turns."""
         return dims * (length / (2 * arb.pi() * arb(turns))).log() / (2 * base.log())
 
-    first, last = pair(asked["beta_fast"]).floor().unique_fmpz(), pair(asked["beta_slow"]).ceil().unique_fmpz()
+    first, last = pair(scaling["beta_fast"]).floor().unique_fmpz(), pair(scaling["beta_slow"]).ceil().unique_fmpz()
     if first is None or last is None:  # too near to a whole number, which pi keeps it from being
         return [ANYTHING for _ in theta], arb(1)
     first, last = max(int(first), 0), min(int(last), dims - 1)
-    share = [_within(Fraction(i - first, last - first) if last > first else Fraction(i > first)) for i in range(len(theta))]
+    share = [_within(Fraction(i - first, last - first) if last > first else Fraction(i >= first)) for i in range(len(theta))]
     return [t * (1 - s) + t * s / factor for t, s in zip(theta, map(_ball, share), strict=True)], factor.log() / 10 + 1
 
 
 def llama3(theta: list[arb], dims: int, base: arb, scaling: dict) -> tuple[list[arb], arb]:
     """Divided below `low` turns in the original length, kept above `high`, and between in proportion (Llama 3.1's model code)."""
-    asked = {"low": 1, "high": 4, **scaling}
-    low, high, factor = arb(asked["low"]), arb(asked["high"]), arb(asked["factor"])
-    turned = [asked["original_length"] * t / (2 * arb.pi()) for t in theta]
+    low, high, factor = arb(scaling["low"]), arb(scaling["high"]), arb(scaling["factor"])
+    turned = [scaling["original_length"] * t / (2 * arb.pi()) for t in theta]
     kept = [((r.max(low)).min(high) - low) / (high - low) for r in turned]
     return [t / factor + k * (t - t / factor) for t, k in zip(theta, kept, strict=True)], arb(1)
 

@@ -37,7 +37,7 @@ def projections(case: dict, part: Part) -> dict[str, Balls]:
         if f"{name}_norm" in wanted:
             part.add({f"{name}_norm": normed(part[f"{name}_heads"], case["qk_norm"], part.maybe(f"g_{name}"))})
         if f"{name}_rot" in wanted:
-            turn = turns(where[name], dims["d_k"], case["rotary"])
+            turn = turns(where[name], case["rotary"])
             part.add({f"{name}_rot": np.stack([rotated(x, turn, case["rotary"]["pairing"]) for x in entering(part, name)])})
     for name, past in (("k", "present_k"), ("v", "present_v")):
         if past in wanted:
@@ -68,17 +68,16 @@ def appended(case: dict, bias: Balls | None, d: int) -> Balls:
 
 
 def normed(x: Balls, options: dict, gain: Balls | None) -> Balls:
-    """x [H, L, d], each row over its root mean square or its length, times the gain [d]; 0/0 is no number."""
-    y = np.stack([over(head, sizes(head, options)[:, None]) for head in x])
+    """x [H, L, d], each row over its size, times the gain [d]; what 0/0 is, the options say.
+
+    The size is sqrt(mean(x^2) + eps) for `rms` (Zhang and Sennrich 2019, equation 4), sqrt(sum(x^2) + eps) for `l2`.
+    """
+    share = SHARE[options["kind"]](x.shape[-1])
+    size = each(lambda s: (s * share + arb(options["eps"])).sqrt(), (x * x).sum(axis=-1, keepdims=True))
+    nothing = ZERO_VECTOR[options["zero_vector"]]
+    y = each(lambda a, r: a / r if r > 0 or r.is_nan() else nothing if r.is_zero() else ANYTHING, x, size)
     return y if gain is None else y * gain
 
 
-def sizes(x: Balls, options: dict) -> Balls:
-    """sqrt(mean(x^2) + eps) of each row of x [L, d] for `rms` (Zhang and Sennrich 2019, equation 4), sqrt(sum(x^2) + eps) for `l2`."""
-    square = {"rms": arb(1) / x.shape[-1], "l2": arb(1)}[options["kind"]]
-    return each(lambda s: (s * square + arb(options["eps"])).sqrt(), (x * x).sum(axis=-1))
-
-
-def over(x: Balls, size: Balls) -> Balls:
-    """x / size, `ANYTHING` where it is not known whether the size is 0."""
-    return each(lambda a, r: a / r if r > 0 else NAN if r.is_zero() or a.is_nan() or r.is_nan() else ANYTHING, x, size)
+SHARE = {"rms": lambda d: arb(1) / d, "l2": lambda d: arb(1)}  # of the sum of squares
+ZERO_VECTOR = {"zero": arb(0), "nan": NAN}

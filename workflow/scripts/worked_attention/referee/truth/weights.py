@@ -26,17 +26,17 @@ def kept(case: dict, part: Part) -> Balls:
 
 def plain(case: dict, part: Part) -> Balls:
     """e^s / sum e^s, with the head's sink among the terms of the sum if there is one."""
-    return softmax(case, part["masked"], part["sinks"].item() if "sinks" in part else CLOSED)
+    return softmax(case, part, part["sinks"].item() if "sinks" in part else CLOSED)
 
 
 def plus_one(case: dict, part: Part) -> Balls:
     """e^s / (1 + sum e^s)."""
-    return softmax(case, part["masked"], arb(0))
+    return softmax(case, part, arb(0))
 
 
-def softmax(case: dict, x: Balls, sink: arb) -> Balls:
-    """e^(x_j - m) / (e^(sink - m) + sum_j e^(x_j - m)) for each row of x [n, Lk]; m is near the largest, so that the sum is at least 1."""
-    nothing = closed(x).all(axis=1) & closed(np.array([sink], dtype=object))
+def softmax(case: dict, part: Part, sink: arb) -> Balls:
+    """e^(x_j - m) / (e^(sink - m) + sum_j e^(x_j - m)) for each row of scores [n, Lk]; m is near the largest of them all."""
+    x, nothing = part["masked"], unseeing(part) & closed(np.array([sink], dtype=object))
     m = np.array(
         [arb(0) if empty else middle_of_largest([*row, sink]) for row, empty in zip(x.tolist(), nothing, strict=True)], dtype=object
     )
@@ -62,6 +62,20 @@ def middle_of_largest(row: list[arb]) -> arb:
     return best.mid()
 
 
+def unseeing(part: Part) -> np.ndarray:
+    """Queries of the part that see no key, bool [n]: each is blocked, or has a bias or, where scores are given, a score of -inf."""
+    if "qk" not in part:
+        return closed(part["masked"]).all(axis=1)
+    blocked = np.zeros(part["masked"].shape, dtype=bool)
+    if "keep" in part:
+        blocked |= ~part["keep"]
+    if "bias" in part:
+        blocked |= closed(part["bias"])
+    rows = blocked.all(axis=1)
+    rows[rows] = closed(part["masked"][rows]).all(axis=1)
+    return rows
+
+
 def empty_row(case: dict) -> arb:
     """Each weight of a query all of whose scores are -inf."""
     return EMPTY_ROW[case["mask"]["empty_row"]](case)
@@ -78,7 +92,7 @@ def hardmax(case: dict, part: Part) -> Balls:
     """1 at the first largest score of each row of [n, Lk], 0 elsewhere."""
     x = part["masked"]
     p = np.empty_like(x)
-    for row, (scores, empty) in enumerate(zip(x, closed(x).all(axis=1), strict=True)):
+    for row, (scores, empty) in enumerate(zip(x, unseeing(part), strict=True)):
         p[row] = empty_row(case) if empty else chosen(part, row, scores)
     return p
 

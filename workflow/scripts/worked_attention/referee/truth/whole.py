@@ -43,8 +43,12 @@ def _certified(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...]
 
 
 def _computed(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...]) -> Settled:
-    """The arrays of these stages with the bits that balls have now, from those that are given."""
-    found = {name: _room(name, case["shapes"][name], given) for stage in stages for name in case["arrays"][stage]}
+    """The arrays of these stages with the bits that balls have now, from those that are given.
+
+    Raises NotImplementedError where the case has an array that has no formula here.
+    """
+    wanted = [name for stage in stages for name in case["arrays"][stage]]
+    found = {name: (given[name].astype(np.float64), np.zeros(given[name].shape)) for name in wanted if name in given}
     shared: dict[str, Balls] = {}  # gradients by weights and biases, to which every sequence adds
     for b in range(case["dims"].get("B", 1)):
         part = Part(case, given).cut(b=b)
@@ -58,7 +62,9 @@ def _computed(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...])
             _share(shared, {name: made.pop(name) for name in list(made) if "B" not in axes(name)})
             _note(case, found, made, b=b)
     _note(case, found, shared)
-    return found
+    if missing := [name for name in wanted if name not in found]:
+        raise NotImplementedError(f"truth has no formula for {', '.join(missing)}")
+    return {name: found[name] for name in wanted}
 
 
 def _attended(case: dict, part: Part, stages: tuple[str, ...], found: Settled, shared: dict[str, Balls]) -> dict[str, Balls]:
@@ -120,22 +126,17 @@ def _share(shared: dict[str, Balls], made: dict[str, Balls]) -> None:
         shared[name] = shared[name] + value if name in shared else value
 
 
-def _room(name: str, shape: list[int], given: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(midpoint, radius) to be filled in; of what is given, itself and 0."""
-    if name in given:
-        return given[name].astype(np.float64, copy=False), np.zeros(shape)
-    return np.empty(shape, bool if name in BOOLEAN else np.float64), np.zeros(shape)
-
-
 def _note(case: dict, found: Settled, made: dict[str, np.ndarray], **where: int | slice) -> None:
     """Write what was `made` of a part to its place; arrays that are one and the same (`masked` without a mask is `scaled`) stay so."""
     names: dict[int, str] = {}
-    for name in [name for name in made if name in found]:
+    for name in [name for name in made if name in case["shapes"]]:
         twin = names.setdefault(id(made[name]), name)
         if twin != name:
             found[name] = found[twin]
             continue
-        at = place(axes(name), found[name][0].shape, case["heads"] // case["kv_heads"], where)
-        found[name][0][at], radius = settle(made[name])
-        if radius.any():  # what is never written takes no memory
-            found[name][1][at] = radius
+        shape = case["shapes"][name]
+        middle, radius = found.setdefault(name, (np.empty(shape, bool if name in BOOLEAN else np.float64), np.zeros(shape)))
+        at = place(axes(name), middle.shape, case["heads"] // case["kv_heads"], where)
+        middle[at], off = settle(made[name])
+        if off.any():  # what is never written takes no memory
+            radius[at] = off
