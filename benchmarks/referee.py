@@ -25,7 +25,7 @@ from worked_attention.cases.resolve import resolve  # noqa: E402
 from worked_attention.cases.suites import load_suite  # noqa: E402
 from worked_attention.referee.bounds.contracts import roundoffs  # noqa: E402
 from worked_attention.referee.bounds.whole import bounds, centres  # noqa: E402
-from worked_attention.referee.truth import truth  # noqa: E402
+from worked_attention.referee.truth.whole import truth  # noqa: E402
 from worked_attention.stages.whole import compute  # noqa: E402
 
 ROUNDS = 9

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from worked_attention.referee.bounds.contracts import CONTRACTS, contract, gates, roundoffs, strictest, within
 from worked_attention.referee.bounds.rounding import UNIT
 from worked_attention.referee.bounds.whole import bounds, centres, stage_bounds
-from worked_attention.referee.truth import stage_truth, truth
+from worked_attention.referee.truth.whole import stage_truth, truth
 from worked_attention.references import torch_manual
 from worked_attention.stages import backward, contexts, outputs, projections, scores, weights
 from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE

@@ -12,7 +12,7 @@ from strategies import resolved
 flint = pytest.importorskip("flint")
 
 from worked_attention.cases.suites import load_suite  # noqa: E402
-from worked_attention.referee.truth import stage_truth, truth  # noqa: E402
+from worked_attention.referee.truth.whole import stage_truth, truth  # noqa: E402
 from worked_attention.stages.whole import compute  # noqa: E402
 
 CASE = load_suite(ROOT / "config" / "suites" / "handworked.yaml", {"max_array_mb": 1})["cases"]["two_heads"]

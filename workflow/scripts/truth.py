@@ -8,7 +8,7 @@ from worked_attention.files.artifacts import logged, read_cases, write_array, wr
 from worked_attention.referee.bounds.contracts import roundoffs
 from worked_attention.referee.bounds.whole import bounds, centres
 from worked_attention.referee.compare import compare_arrays, verdict_on
-from worked_attention.referee.truth import truth
+from worked_attention.referee.truth.whole import truth
 
 with logged(snakemake.log[0]):
     output = Path(snakemake.output[0])

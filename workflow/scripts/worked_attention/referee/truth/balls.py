@@ -1,0 +1,95 @@
+"""Ball arithmetic: numbers that know how far they may be off.
+
+A ball is a midpoint and a radius that the exact number cannot leave (Johansson 2017, "Arb: efficient arbitrary-precision
+midpoint-radius interval arithmetic"). Arrays of balls are NumPy object arrays. Sums and products lose next to nothing; where a function
+needs its argument sharper than it is, it answers `ANYTHING`, and all is done again with more bits.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from flint import arb, arb_mat, ctx
+
+Balls = np.ndarray  # of dtype object
+BITS = (128, 256, 512, 1024, 2048, 4096)  # of the midpoints; the next where the last did not do
+SHARP = 80  # bits that what goes into a function must have, in parts of 1 or of itself if that is more
+ANYTHING = arb(0, math.inf)
+NAN, CLOSED = arb("nan"), arb("-inf")
+LEAST = 2.0**-1074  # the smallest positive float64
+
+
+@contextmanager
+def working_bits(bits: int) -> Iterator[None]:
+    """Ball arithmetic with midpoints of so many bits."""
+    before, ctx.prec = ctx.prec, bits
+    try:
+        yield
+    finally:
+        ctx.prec = before
+
+
+def balls(array: np.ndarray) -> Balls:
+    """Each number of `array` (floats or integers, any shape) as a ball of radius 0, in the same shape."""
+    return _shaped([arb(number) for number in array.astype(np.float64).ravel().tolist()], array.shape)
+
+
+def _shaped(entries: list[arb], shape: tuple[int, ...]) -> Balls:
+    out = np.empty(len(entries), dtype=object)
+    out[:] = entries
+    return out.reshape(shape)
+
+
+def settle(x: Balls) -> tuple[np.ndarray, np.ndarray]:
+    """(midpoint, radius), float64 in the shape of x: the exact number lies within radius of midpoint, whose own rounding is part of it.
+
+    Radius 0 says that the midpoint is the number (0 or infinite), that the number is beyond the largest float64 (infinite as well), or
+    that there is none (NaN, as of 0/0). Of what could be anything (NaN, inf) is told: not certified. Booleans are exact.
+    """
+    if x.dtype != object:
+        return x, np.zeros(x.shape)
+    flat = x.ravel().tolist()
+    middle = np.array([float(ball) for ball in flat])
+    accuracy = np.array([ball.rel_accuracy_bits() for ball in flat])
+    radius = np.abs(middle) * 2.0**-52 + LEAST
+    for i in np.flatnonzero((accuracy <= 60) | ~np.isfinite(middle) | (middle == 0)):
+        middle[i], radius[i] = _special(flat[i], float(middle[i]))
+    return middle.reshape(x.shape), radius.reshape(x.shape)
+
+
+def _special(ball: arb, middle: float) -> tuple[float, float]:
+    """(midpoint, radius) of a ball that is 0, wide, or without a float64 as its midpoint."""
+    if ball.is_zero() or math.isnan(middle):
+        return middle, 0.0
+    if math.isinf(middle):
+        return (middle, 0.0) if not ball.is_finite() or ball.rel_accuracy_bits() > 60 else (math.nan, math.inf)
+    radius = math.nextafter(float(ball.rad()), math.inf) + abs(middle) * 2.0**-52 + LEAST
+    return (middle, radius) if math.isfinite(radius) else (math.nan, math.inf)
+
+
+def each(function: Callable, *x: Balls) -> Balls:
+    """`function` of every element."""
+    return np.frompyfunc(function, len(x), 1)(*x)
+
+
+def matmul(a: Balls, b: Balls) -> Balls:
+    """a b for a [n, d] and b [d, m]."""
+    product = arb_mat(*a.shape, a.ravel().tolist()) * arb_mat(*b.shape, b.ravel().tolist())
+    return _shaped(product.entries(), (a.shape[0], b.shape[1]))
+
+
+def linear(x: Balls, w: Balls | None, b: Balls | None) -> Balls:
+    """X W^T + b for x [L, d_in], w [d_out, d_in] and b [d_out]; what is None is left out."""
+    y = x if w is None else matmul(x, w.T)
+    return y if b is None else y + b
+
+
+def sharp(ball: arb) -> bool:
+    """Whether a ball is narrow enough to go into a function."""
+    return ball.rel_one_accuracy_bits() >= SHARP
+
+
+def closed(x: Balls) -> np.ndarray:
+    """Which elements are minus infinity, bool in the shape of x; a number below the smallest float64 is not."""
+    return each(lambda ball: not ball.is_finite() and bool(ball < 0), x).astype(bool)

@@ -1,0 +1,142 @@
+"""The exact numbers of a case, in slices: some queries of one head of one sequence at a time, so that it needs little memory."""
+
+import numpy as np
+
+from worked_attention.referee.truth import backward
+from worked_attention.referee.truth.balls import BITS, Balls, balls, settle, working_bits
+from worked_attention.referee.truth.contexts import concat, contexts
+from worked_attention.referee.truth.outputs import outputs
+from worked_attention.referee.truth.parts import Part, axes, blocks, place
+from worked_attention.referee.truth.projections import columns, entering, projections
+from worked_attention.referee.truth.scores import scores
+from worked_attention.referee.truth.weights import weights
+from worked_attention.stages.catalogue import BOOLEAN, STAGES
+
+Settled = dict[str, tuple[np.ndarray, np.ndarray]]
+HEAD = {"scores": scores, "weights": weights, "contexts": contexts}  # stages of one head
+TOKENS, CELLS = 128, 2**14  # queries whose heads are put side by side, and scores of a head, at a time
+
+
+def truth(case: dict, arrays: dict[str, np.ndarray]) -> Settled:
+    """Every array of every stage by name as (midpoint, radius), float64, from the exact parameters of the case; see `balls.settle`.
+
+    arrays: at least the case's parameters, as stages.parameters makes them. `keep` is boolean, with radius 0. A number that 4096 bits
+    do not certify has the midpoint NaN and an infinite radius. Raises ValueError for an empty row where the case says `error`.
+    """
+    return _certified(case, {name: arrays[name] for name in case["arrays"]["parameters"]}, STAGES[1:])
+
+
+def stage_truth(case: dict, stage: str, arrays: dict[str, np.ndarray]) -> Settled:
+    """The arrays of one stage as `truth` gives them, recomputed from `arrays`, which are taken as exact."""
+    made = set(case["arrays"][stage]) - set(case["arrays"]["parameters"])
+    return _certified(case, {name: array for name, array in arrays.items() if name not in made}, (stage,))
+
+
+def _certified(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...]) -> Settled:
+    """With as many bits as it takes. What is NaN where all bits do not do may be so for that reason, and is not certified either."""
+    for bits in BITS:
+        with working_bits(bits):
+            found = _computed(case, given, stages)
+        if all(radius.max() < np.inf for _, radius in found.values()):
+            return found
+    return {name: (middle, np.where(np.isnan(middle), np.inf, radius)) for name, (middle, radius) in found.items()}
+
+
+def _computed(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...]) -> Settled:
+    """The arrays of these stages with the bits that balls have now, from those that are given.
+
+    Raises NotImplementedError where the case has an array that has no formula here.
+    """
+    wanted = [name for stage in stages for name in case["arrays"][stage]]
+    found = {name: (given[name].astype(np.float64), np.zeros(given[name].shape)) for name in wanted if name in given}
+    shared: dict[str, Balls] = {}  # gradients by weights and biases, to which every sequence adds
+    for b in range(case["dims"].get("B", 1)):
+        part = Part(case, given).cut(b=b)
+        if "projections" in stages:
+            made = projections(case, part.cut())  # a part of its own, so that balls of x and of weights do not stay
+            _note(case, found, made, b=b)
+            part.add(made)
+        entered = _attended(case, part, stages, found, shared)
+        if entered:
+            made = backward.of_projections(case, part, entered)
+            _share(shared, {name: made.pop(name) for name in list(made) if "B" not in axes(name)})
+            _note(case, found, made, b=b)
+    _note(case, found, shared)
+    if missing := [name for name in wanted if name not in found]:
+        raise NotImplementedError(f"truth has no formula for {', '.join(missing)}")
+    return {name: found[name] for name in wanted}
+
+
+def _attended(case: dict, part: Part, stages: tuple[str, ...], found: Settled, shared: dict[str, Balls]) -> dict[str, Balls]:
+    """Scores to outputs of one sequence, and the way back, if there is one, to gradients by what entered scores and contexts (returned)."""
+    back = "backward" in stages and case["backward"] is not None
+    entered = {name: balls(np.zeros(_entering_shape(case, name))) for name in "qkv"} if back else {}
+    forward = [stage for stage in stages if case["arrays"][stage]]
+    for rows in blocks(case["dims"]["Lq"], TOKENS):
+        tokens = part.cut(rows=rows)
+        made = backward.of_outputs(case, tokens) if back else {}
+        tokens.add(made)
+        by_head = [_head(case, tokens, h, forward, found, entered) for h in range(case["heads"])]
+        if "contexts" in forward:
+            made |= concat(by_head)
+            tokens.add(made)
+        if "outputs" in forward:
+            made |= outputs(case, tokens)
+        if back and "w_o" in part:
+            _share(shared, backward.of_linear("o", made["d_output"], tokens["concat"]))
+        _note(case, found, made, b=part.b, rows=rows)
+    return entered
+
+
+def _head(case: dict, tokens: Part, h: int, forward: list[str], found: Settled, entered: dict[str, Balls]) -> Balls | None:
+    """Scores and weights of one head, and the contexts [n, d_v] that are returned; gradients are added to those in `entered`, if any."""
+    head, by_rows = tokens.cut(h=h), []
+    for name in [name for name in "kv" if f"{name}_heads" in head]:
+        entering(head, name)  # they become balls once for all rows
+    if entered:
+        head.add({"d_contexts": columns(tokens["d_concat"], case["heads"])[h]})
+    for rows in blocks(len(head.queries), max(1, CELLS // case["dims"]["Lk"])):
+        part, made = head.cut(rows=rows), {}
+        for stage in [stage for stage in HEAD if stage in forward]:
+            new = HEAD[stage](case, part)
+            part.add(new)
+            made |= new
+        numbers = slice(part.queries.start, part.queries.stop)
+        if entered:
+            new, by_entered = backward.of_head(case, part)
+            made |= new
+            for name, slope in by_entered.items():
+                entered[name][(h, numbers) if name == "q" else h // (case["heads"] // case["kv_heads"])] += slope
+        _note(case, found, made, b=part.b, h=h, rows=numbers)
+        by_rows.append(made.get("contexts"))
+    return np.vstack(by_rows) if "contexts" in forward else None
+
+
+def _entering_shape(case: dict, name: str) -> tuple[int, int, int]:
+    """Shape of the queries, keys or values of one sequence that enter scores and contexts."""
+    dims = case["dims"]
+    return (
+        *{"q": (dims["H"], dims["Lq"]), "k": (dims["H_kv"], dims["Lk"]), "v": (dims["H_kv"], dims["Lk"])}[name],
+        dims["d_v" if name == "v" else "d_k"],
+    )
+
+
+def _share(shared: dict[str, Balls], made: dict[str, Balls]) -> None:
+    for name, value in made.items():
+        shared[name] = shared[name] + value if name in shared else value
+
+
+def _note(case: dict, found: Settled, made: dict[str, np.ndarray], **where: int | slice) -> None:
+    """Write what was `made` of a part to its place; arrays that are one and the same (`masked` without a mask is `scaled`) stay so."""
+    names: dict[int, str] = {}
+    for name in [name for name in made if name in case["shapes"]]:
+        twin = names.setdefault(id(made[name]), name)
+        if twin != name:
+            found[name] = found[twin]
+            continue
+        shape = case["shapes"][name]
+        middle, radius = found.setdefault(name, (np.empty(shape, bool if name in BOOLEAN else np.float64), np.zeros(shape)))
+        at = place(axes(name), middle.shape, case["heads"] // case["kv_heads"], where)
+        middle[at], off = settle(made[name])
+        if off.any():  # what is never written takes no memory
+            radius[at] = off
