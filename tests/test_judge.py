@@ -584,6 +584,34 @@ def test_a_file_named_like_our_own_modules(tmp_path: Path):
     assert judged(tmp_path / "attention.py")["cases"]["handworked/two_heads"]["verdict"] == "right"
 
 
+TAKEN = ("attention", "cases", "plots", "weights", "parameters", "judge", "scores", "files", "imports", "stages")
+
+
+def test_a_submission_imports_what_lies_beside_it(tmp_path: Path):
+    """And not what we call by the same name; none of our scripts is on its path either."""
+    for name in TAKEN:
+        (tmp_path / f"{name}.py").write_text(f"mine = {name!r}\n", "utf-8")
+    text = "import importlib\n" + "".join(f"import {name}\n" for name in TAKEN)
+    text += f"assert [module.mine for module in ({', '.join(TAKEN)})] == {list(TAKEN)}\n"
+    text += "for name in ('comparison', 'truth', 'summary', 'conformance_suite'):\n"
+    text += "    assert importlib.util.find_spec(name) is None, name\n"
+    assert python(tmp_path, text.replace("import importlib", "import importlib.util") + RIGHT)["handworked/two_heads"]["verdict"] == "right"
+
+
+def test_a_workflow_runs_and_judges_where_packages_of_its_names_are_installed(project: Path, tmp_path: Path):
+    """Each of them raises when it is imported; also an installed worked_attention, which is not the one of this checkout."""
+    scripts = [path.stem for path in (ROOT / "workflow" / "scripts").glob("*.py")]
+    for name in {*scripts, *TAKEN, "referee", "references", "drawing", "schemas", "worked_attention"}:
+        (tmp_path / "installed" / name).mkdir(parents=True)
+        (tmp_path / "installed" / name / "__init__.py").write_text("raise ImportError('this is somebody else')\n")
+    (tmp_path / "mine.py").write_text(RIGHT, "utf-8")
+    for targets in ([], ["judge"]):
+        config = ["--config", "suites=[handworked]", f"submission={tmp_path / 'mine.py'}"]
+        done = run(project, *targets, *config, env={"PYTHONPATH": str(tmp_path / "installed")})
+        assert done.returncode == 0, done.stderr
+    assert read(project, "mine")["handworked/two_heads"]["verdict"] == "right"
+
+
 # The command
 
 

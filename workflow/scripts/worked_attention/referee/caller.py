@@ -28,9 +28,20 @@ def told(error: BaseException, file: Path) -> str:
     return f"raised {type(error).__name__}{': ' * bool(text)}{text}{f' (line {lines[-1]} of {file.name})' if lines else ''}"
 
 
+def import_ours() -> None:
+    """Import all that is needed of our package, and leave its folder on the path only if it was there: the author's names are free."""
+    ours = str(Path(__file__).parents[2])
+    added = ours not in sys.path
+    sys.path[:0] = [ours] * added
+    import worked_attention.referee.chain  # noqa: F401
+
+    if added:
+        sys.path.remove(ours)
+
+
 def load(file: Path) -> ModuleType:
-    """The file as a module; what lies beside it can be imported."""
-    sys.path.append(str(file.parent))
+    """The file as a module; what lies beside it can be imported, and comes before anything else of the same name."""
+    sys.path.insert(0, str(file.parent))
     spec = importlib.util.spec_from_file_location("submission", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -120,10 +131,7 @@ def judgeable(module: ModuleType, case: dict, arrays: dict, file: Path, target: 
 
 
 def main(file: Path, folder: Path) -> None:
-    sys.path[0] = str(Path(__file__).parents[2])  # our own package, before anything that lies beside the file
     import numpy as np
-
-    import worked_attention.referee.chain  # noqa: F401  so that no file of the same name beside the submission is taken for it
 
     def tell(*line) -> None:
         with open(folder / "told.jsonl", "a", encoding="utf-8") as lines:
@@ -149,4 +157,5 @@ def main(file: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    import_ours()
     main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -247,10 +247,10 @@ def _run_file(path: Path, suites: dict, made: dict[Key, dict[str, np.ndarray]], 
         work = Path(name)
         write_json(work / "cases.json", [{"case": suites[suite]["cases"][case]} for suite, case in made])
         np.savez(work / "parameters.npz", **dict(_flat(made)))
-        command = [sys.executable, str(Path(caller.__file__)), str(path), str(work)]
+        command = [sys.executable, "-P", str(Path(caller.__file__)), str(path), str(work)]
         try:
             null = subprocess.DEVNULL  # a pipe would stay open as long as any process that the file starts
-            code = subprocess.run(command, stdin=null, stdout=null, stderr=null, timeout=SECONDS).returncode
+            code = subprocess.run(command, stdin=null, stdout=null, stderr=null, timeout=SECONDS, env=_environment()).returncode
             ending = f"ended with code {code}" if code else "ended by itself"
         except subprocess.TimeoutExpired:
             ending = f"took more than {SECONDS} seconds and was stopped"
@@ -269,6 +269,13 @@ def _run_file(path: Path, suites: dict, made: dict[Key, dict[str, np.ndarray]], 
         if not submission.cases:
             raise Unreadable(ending)
         submission.notes.append(f"{path.name}: {ending}; cases that came before are judged")
+
+
+def _environment() -> dict[str, str]:
+    """The variables of this process, but without the folder of our package on PYTHONPATH, where a workflow puts it."""
+    ours = str(Path(caller.__file__).parents[2])
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != ours]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _told(path: Path) -> list[list]:
