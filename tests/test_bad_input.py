@@ -371,6 +371,7 @@ OVERRIDES = [
     ({"gates": {1: 2}}, "--config: gates.1: unknown key"),
     ({"typo": 1}, "--config: typo: unknown key; known: suites"),
     ({"archive": 3}, "--config: archive: is a number (3), should be text"),
+    ({"keep_going": "maybe"}, "--config: keep_going: is text (maybe), should be true or false"),
 ]
 
 

@@ -44,12 +44,14 @@ def load_config(path: Path, overrides: dict) -> dict:
 
 
 def _as_meant(given: Any, rule: dict) -> Any:
-    """`given` as its schema asks for it: Snakemake makes text of numbers within --config mappings, and null of an empty text."""
+    """`given` as its schema asks for it: Snakemake makes text of `true` and of numbers in mappings, and null of an empty text."""
     if isinstance(given, dict):
         known = rule.get("properties", {})
         return {key: _as_meant(value, known.get(key, {})) for key, value in given.items()}
     if given is None and rule.get("default") == "":
         return ""
+    if isinstance(given, str) and rule.get("type") == "boolean":
+        return {"true": True, "false": False}.get(given.lower(), given)
     if isinstance(given, str) and rule.get("type") in ("number", "integer"):
         return int(given) if INTEGER.match(given) else float(given) if FLOAT.match(given) else given
     return given

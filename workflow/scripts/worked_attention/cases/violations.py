@@ -69,7 +69,14 @@ def _explain(error) -> Iterator[tuple[tuple, str]]:
 
 def _expected(schema: dict, value: Any) -> str:
     """What `schema` takes, in words; with advice if `value` is a number in quotes."""
-    names = {"array": "a list", "object": "a mapping", "string": "text", "number": "a finite number", "integer": "a whole number"}
+    names = {
+        "array": "a list",
+        "object": "a mapping",
+        "string": "text",
+        "number": "a finite number",
+        "integer": "a whole number",
+        "boolean": "true or false",
+    }
     if "pattern" in schema:
         choices = re.sub(r"^\^\(?|\)?\$$|\\", "", schema["pattern"]).replace("|", " or ")
         names["string"] = "a name of small letters, digits and _" if "[" in choices else choices
