@@ -44,7 +44,7 @@ def test_a_wheel_holds_the_package_and_all_it_reads(tmp_path: Path):
 
 
 def imported(python: str, module: str, env: dict[str, str]) -> tuple[float, set[str]]:
-    """The seconds of the processor that importing `module` takes in a process of its own (the best of three), and all that is loaded then."""
+    """The processor seconds that importing `module` takes in a new process (the best of three), and all that is loaded then."""
     code = "import json, sys, time; t = time.process_time(); __import__(sys.argv[1]); "
     code += "print(json.dumps([time.process_time() - t, list(sys.modules)]))"
     runs = [json.loads(subprocess.run([python, "-c", code, module], env=env, capture_output=True, check=True).stdout) for _ in range(3)]
