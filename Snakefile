@@ -1,5 +1,6 @@
 """Worked Attention: attention, every number, rebuilt by one DAG. This file is the table of contents."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -7,7 +8,11 @@ from snakemake.utils import min_version
 
 min_version("9.0")
 
-sys.path.insert(0, str(Path(workflow.basedir) / "workflow" / "scripts"))
+SCRIPTS = str(Path(workflow.basedir) / "workflow" / "scripts")
+sys.path.insert(0, SCRIPTS)
+# Snakemake puts this folder last on the path of a job, where an installed worked_attention would be taken for ours.
+elsewhere = os.environ.get("PYTHONPATH")
+os.environ["PYTHONPATH"] = f"{SCRIPTS}{os.pathsep}{elsewhere}" if elsewhere else SCRIPTS
 
 from imports import modules
 from worked_attention.cases.strict_yaml import Problems

@@ -56,3 +56,16 @@ def contents(folder: Path) -> dict[str, bytes]:
     """Every file below `folder` by relative path, but for Snakemake's own timestamps."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".snakemake_timestamp")
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def build_wheel(folder: Path) -> str:
+    """The path of a wheel of the package, built in `folder` from a copy of what it is built from."""
+    copy = folder / "source"
+    for name in ("workflow/scripts", "config/suites"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy2(ROOT / name, copy / name)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, copy]
+    subprocess.run(command, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    return str(wheel)

@@ -429,6 +429,7 @@ OVERRIDES = [
         "--config: gates.float64: is text (\u22121), should be a finite number; its minus is another character",
     ),
     ({"suites": ["a" * 5000]}, "suites: no suite aaaa"),
+    ({"keep_going": "maybe"}, "--config: keep_going: is text (maybe), should be true or false"),
 ]
 
 

@@ -1,11 +1,14 @@
 """The judge: what is right is never called wrong, what is wrong is placed, and nothing that is sent can hurt or confuse it."""
 
+import contextlib
 import io
 import json
 import os
 import pickle
+import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,13 +17,14 @@ import pytest
 from conftest import ROOT, run
 
 from worked_attention.cases.suites import load_config, load_suites
-from worked_attention.referee import submissions
+from worked_attention.referee import running, submissions
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import judge_case, said
 from worked_attention.referee.mistakes import LIBRARY
+from worked_attention.referee.outcome import counts, objection
 from worked_attention.referee.power import by_mistake
 from worked_attention.referee.report import judge_all, table
-from worked_attention.referee.submissions import Unreadable, read_file, read_submission, safe_name
+from worked_attention.referee.submissions import Submission, Unreadable, read_file
 from worked_attention.stages import backward, contexts, outputs, parameters, projections, scores, weights
 from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.whole import compute
@@ -293,7 +297,7 @@ def write(folder: Path, case: dict, arrays: dict) -> None:
 
 def judged(path: Path, *suites: str) -> dict:
     chosen = {name: SUITES[name] for name in suites or ("handworked",)}
-    found = judge_all(*read_submission(path, chosen, FOLDER), chosen)
+    found = judge_all(Submission(path, chosen, dict.fromkeys(chosen, FOLDER)), chosen)
     assert "Traceback" not in table(found)
     json.dumps(found, allow_nan=False, ensure_ascii=False).encode("utf-8")
     return found
@@ -403,11 +407,22 @@ def test_a_table_without_rows_has_no_header():
     assert table({"cases": cases, "counts": {"right": 41}, "missing": {}, "notes": []}) == "\n41 cases: 41 right\n"
 
 
-def test_safe_name(tmp_path: Path):
-    (tmp_path / "my file;.py").write_text("")
-    assert safe_name(tmp_path / "my file;.py") == "my_file"
-    assert safe_name(tmp_path / "v1.2") == "v1.2"
-    assert safe_name(tmp_path / "...") == "submission"
+def test_where_a_verdict_lies():
+    root, where = Path("/a/project"), submissions.place
+    assert where(root / "mine.py", root) == "mine.py"
+    assert where(root / "kernels" / "v1.2" / "mine.py", root) == "kernels/v1.2/mine.py"
+    odd = [
+        root / "my file;.py",
+        root / "my_file_.py",
+        Path("/a/other/mine.py"),
+        Path("/a/mine.py"),
+        root,
+        root / "..x",
+        root / "x",
+        Path("/"),
+    ]
+    assert len({where(path, root) for path in odd}) == len(odd)
+    assert re.fullmatch("my_file_.py-[0-9a-f]{8}", where(odd[0], root)) and where(Path("/"), root).startswith("submission-")
 
 
 def python(tmp_path: Path, text: str) -> dict:
@@ -427,7 +442,7 @@ RIGHT = (ROOT / "examples" / "attention_right.py").read_text("utf-8")
         ("def attention(case, arrays):\n    raise SystemExit(3)\n", "failed", "raised SystemExit: 3"),
         ("def attention(case, arrays):\n    raise KeyboardInterrupt\n", "failed", "raised KeyboardInterrupt (line 2 of mine.py)"),
         ("def attention(case, arrays):\n    raise NotImplementedError('no time')\n", "unsupported", "no time"),
-        ("def attention(case, arrays):\n    return None\n", "not sent", "returned nothing"),
+        ("def attention(case, arrays):\n    return None\n", "unsupported", "returned nothing"),
         ("def attention(case, arrays):\n    return [[1], [2, 3]]\n", "failed", "raised ValueError"),
         ("def attention(case, arrays):\n    return {'output': object()}\n", "failed", "Python objects"),
         (
@@ -540,42 +555,172 @@ def test_python_file_that_is_of_no_use(tmp_path: Path, text: str, says: str):
     [
         ("os._exit(9)", "ended with code 9"),
         ("os._exit(0)", "ended by itself"),
+        ("os.kill(os.getpid(), 11)", "was ended by signal SIGSEGV"),
         ("time.sleep(60)", "took more than 8 seconds and was stopped"),
+        ("os.closerange(3, 200); time.sleep(60)", "closed the channel on which it answers"),
+        ("[os.write(fd, b'junk') for fd in pipes()]; time.sleep(60)", "took more than 8 seconds and was stopped"),
+        ("[os.write(fd, bytes(64)) for fd in pipes()]", "wrote to where only answers belong"),
+        ("[os.write(fd, forged) for fd in pipes()]", "wrote to where only answers belong"),
     ],
 )
 def test_an_end_leaves_what_came_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, says: str):
+    """And the case at which it ended is a fault. What is written to every file that is open is no answer."""
     monkeypatch.setattr(submissions, "SECONDS", 8)
-    text = RIGHT + "\nimport os, time\nwhole, names = attention, []\ndef attention(case, arrays):\n    names.append(case['name'])\n"
-    text += f"    if len(names) == 3:\n        {end}\n    return whole(case, arrays) if len(names) == 1 else names[5]\n"
+    text = RIGHT + "\nimport json, os, stat, time\nwhole, names = attention, []\ndef attention(case):\n    names.append(case['name'])\n"
+    text += f"    if len(names) == 3:\n        {end}\n    return whole(case, case['parameters']) if len(names) == 1 else names[5]\n"
+    text += (
+        "def pipes():\n    return [fd for fd in range(3, 64) if os.path.exists(f'/dev/fd/{fd}') and stat.S_ISSOCK(os.fstat(fd).st_mode)]\n"
+    )
+    text += "forged = json.dumps({'word': 'unsupported', 'text': '', 'names': [], 'arrays': []}).encode()\n"
+    text += "forged = bytes(16) + len(forged).to_bytes(8) + bytes(8) + forged\n"
     (tmp_path / "mine.py").write_text(text, "utf-8")
     found = judged(tmp_path / "mine.py")
     assert {key: case["verdict"] for key, case in found["cases"].items()} == {
         "handworked/two_heads": "right",
         "handworked/one_head": "failed",
+        "handworked/without_bias": "failed",
     }
     assert found["cases"]["handworked/one_head"]["problems"][0].startswith("raised IndexError: list index out of range (line ")
-    assert found["notes"] == [f"mine.py: {says} before handworked/without_bias was answered; cases that came before are judged"]
-
-
-def test_a_line_that_was_cut_is_not_read(tmp_path: Path):
-    text = "import os, sys\ndef attention(case):\n    if case['name'] == 'one_head':\n"
-    text += (
-        "        with open(sys.argv[2] + '/told.jsonl', 'a') as file:\n            file.write('[\"handworked/one')\n        os._exit(1)\n"
+    assert found["cases"]["handworked/without_bias"]["problems"][0].startswith(says)
+    (note,) = found["notes"]
+    assert note.startswith(f"mine.py: {says}") and note.endswith(
+        " before handworked/without_bias was answered; cases that came before are judged"
     )
-    assert list(python(tmp_path, text)) == ["handworked/two_heads"]
 
 
-def test_a_process_that_is_left_over_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(submissions, "SECONDS", 20)
-    wait = f"import os, time\nfor _ in range(400):\n    os.path.exists({str(tmp_path / 'done')!r}) or time.sleep(0.1)\n"
-    text = f"import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', {wait!r}])\n"
-    (tmp_path / "mine.py").write_text(text + "def attention(case):\n    return None\n", "utf-8")
+def test_a_second_answer_is_not_taken_for_that_to_the_next_case(tmp_path: Path):
+    """Sent with the token of the first case, which only code that looks for it finds."""
+    text = RIGHT + "\nimport gc, socket, sys\nfrom worked_attention.referee.caller import frame\nwhole = attention\n"
+    text += "def attention(case, arrays):\n    up = sys._getframe()\n"
+    text += "    while 'token' not in up.f_locals:\n        up = up.f_back\n"
+    text += "    made = {'output': whole(case, arrays)['output']}\n"
+    text += "    for channel in [thing for thing in gc.get_objects() if type(thing) is socket.socket and thing.fileno() > 0]:\n"
+    text += "        channel.sendall(frame(up.f_locals['token'], {'word': None, 'text': '', 'names': []}, made))\n    return made\n"
+    cases = python(tmp_path, text)
+    assert {key: case["verdict"] for key, case in cases.items()} == {"handworked/two_heads": "right", "handworked/one_head": "failed"}
+    assert cases["handworked/one_head"]["problems"] == ["wrote to where only answers belong, so that nothing more can be believed"]
+
+
+SLEEPER = "import os, signal, subprocess, sys, time\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(120)'])\n"
+SLEEPER += "open(__file__ + '.pid', 'w').write(str(child.pid))\n"
+
+
+def gone(path: Path) -> bool:
+    """Whether the process whose number stands in the file ends within some seconds."""
+    for _ in range(100):
+        try:
+            os.kill(int(path.read_text()), 0)
+        except ProcessLookupError:
+            return True
+        if Path(f"/proc/{path.read_text()}/stat").exists() and Path(f"/proc/{path.read_text()}/stat").read_text().split()[2] == "Z":
+            return True  # dead, and nobody has asked for it yet
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("then", ["return None", "time.sleep(60)", "os._exit(0)"])
+def test_a_process_that_is_left_over_ends_with_the_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str):
+    monkeypatch.setattr(submissions, "SECONDS", 5)
+    (tmp_path / "mine.py").write_text(SLEEPER + f"def attention(case):\n    {then}\n", "utf-8")
     began = time.monotonic()
-    try:
+    with contextlib.suppress(Unreadable):
         judged(tmp_path / "mine.py")
-        assert time.monotonic() - began < 20
-    finally:
-        (tmp_path / "done").touch()
+    assert time.monotonic() - began < 20
+    assert gone(tmp_path / "mine.py.pid")
+
+
+def test_what_a_submission_started_ends_when_the_judge_is_killed(tmp_path: Path):
+    (tmp_path / "mine.py").write_text(SLEEPER + "def attention(case):\n    time.sleep(60)\n", "utf-8")
+    code = f"""if True:
+        import sys
+        sys.path[:0] = [{str(ROOT / "workflow" / "scripts")!r}]
+        from pathlib import Path
+        from worked_attention.cases.suites import load_suite
+        from worked_attention.referee.submissions import Submission
+        suites = {{"handworked": load_suite(Path({str(FOLDER / "handworked.yaml")!r}), {{"max_array_mb": 256}})}}
+        next(Submission(Path({str(tmp_path / "mine.py")!r}), suites, {{"handworked": Path()}}).answers())
+    """
+    with subprocess.Popen([sys.executable, "-c", code]) as judge:
+        while not (tmp_path / "mine.py.pid").exists() or not (tmp_path / "mine.py.pid").read_text():
+            assert judge.poll() is None
+            time.sleep(0.05)
+        judge.kill()
+    assert gone(tmp_path / "mine.py.pid")
+
+
+def test_what_is_printed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(running, "PRINTED", 100_000)
+    text = "import os, sys\nprint('loaded \x1b[31m')\ndef attention(case):\n    if case['name'] == 'one_head':\n"
+    text += "        print('ä' * 10, file=sys.stderr)\n        os.system('echo from below')\n"
+    text += "    if case['name'] == 'batched':\n        print('x' * 200_000)\n"
+    (tmp_path / "mine.py").write_text(text, "utf-8")
+    submission = Submission(tmp_path / "mine.py", {"handworked": SUITES["handworked"]}, {"handworked": FOLDER})
+    assert {sent.word for _, _, sent in submission.answers()} == {"unsupported"}
+    parts = dict(part.split("\n", 1) for part in submission.output.split("== ")[1:])
+    assert parts.pop("loading it") == "loaded \\x1b[31m\n"
+    assert parts.pop("handworked/one_head") == "ä" * 10 + "\nfrom below\n"
+    assert 90_000 < len(parts.pop("handworked/batched")) <= 100_001
+    (left,) = parts
+    assert re.fullmatch(r"100,\d\d\d more bytes were left out", left)
+
+
+def test_what_is_printed_before_an_end_is_kept(tmp_path: Path):
+    (tmp_path / "mine.py").write_text("print('so far')\nimport nothing_of_this_name\n", "utf-8")
+    submission = Submission(tmp_path / "mine.py", {"handworked": SUITES["handworked"]}, {"handworked": FOLDER})
+    with pytest.raises(Unreadable, match="No module named 'nothing_of_this_name'"):
+        list(submission.answers())
+    assert submission.output == "== loading it\nso far\n"
+
+
+def test_many_unknown_files_are_counted(tmp_path: Path):
+    write(tmp_path / "mine", ONE, {"output": compute(ONE)["output"]})
+    for i in range(20_000):
+        (tmp_path / "mine" / "handworked" / "two_heads" / f"layer{i}.npy").touch()
+    began = time.monotonic()
+    found = judged(tmp_path / "mine")
+    assert time.monotonic() - began < 5
+    assert found["cases"]["handworked/two_heads"]["verdict"] == "right"
+    assert len(found["notes"]) == submissions.NOTES + 1
+    assert found["notes"][-1] == f"... and {20_000 - submissions.NOTES:,} more names that this project does not have"
+
+
+def test_equal_failures_share_a_row(tmp_path: Path):
+    (tmp_path / "mine.py").write_text("def attention(case):\n    import nothing_of_this_name\n", "utf-8")
+    found = judged(tmp_path / "mine.py", "handworked", "heads", "masks")
+    assert len(found["cases"]) > 40
+    row, *rest = [line for line in table(found).splitlines() if "nothing_of_this_name" in line]
+    assert not rest and row.startswith(f"handworked/two_heads and {len(found['cases']) - 1} more  failed")
+
+
+def test_stopping_at_the_first_fault(tmp_path: Path):
+    (tmp_path / "mine.py").write_text("def attention(case):\n    open(__file__ + '.calls', 'a').write('x')\n    return [0.0]\n", "utf-8")
+    chosen = {"handworked": SUITES["handworked"]}
+    found = judge_all(Submission(tmp_path / "mine.py", chosen, {"handworked": FOLDER}), chosen, stop=("wrong",))
+    assert found["counts"] == {"wrong": 1} and (tmp_path / "mine.py.calls").read_text() == "x"
+
+
+@pytest.mark.parametrize(
+    ("words", "allowed", "says"),
+    [
+        (["right", "right"], (), None),
+        (["right", "wrong"], ("convention", "unsupported"), "1 wrong"),
+        (["right", "unsupported"], (), "1 unsupported"),
+        (["right", "unsupported"], ("unsupported",), None),
+        (["right", "convention", "convention"], ("unsupported",), "2 convention"),
+        (["convention"], ("convention",), None),
+        (["right", "undecided"], ("convention", "unsupported"), "1 undecided"),
+        (["right", "unreadable", "failed"], ("convention", "unsupported"), "1 failed, 1 unreadable"),
+        (["unsupported"], ("unsupported",), "nothing was judged"),
+        ([], (), "nothing was judged"),
+    ],
+)
+def test_what_verdicts_come_to(words: list[str], allowed: tuple, says: str | None):
+    assert objection(counts(words), allowed) == says
+
+
+def test_a_word_that_is_no_verdict_is_refused():
+    with pytest.raises(ValueError, match="no verdict is called rihgt"):
+        counts(["right", "rihgt"])
 
 
 def test_a_file_named_like_our_own_modules(tmp_path: Path):
@@ -584,30 +729,81 @@ def test_a_file_named_like_our_own_modules(tmp_path: Path):
     assert judged(tmp_path / "attention.py")["cases"]["handworked/two_heads"]["verdict"] == "right"
 
 
+TAKEN = ("attention", "cases", "plots", "weights", "parameters", "judge", "scores", "files", "imports", "stages")
+
+
+def test_a_submission_imports_what_lies_beside_it(tmp_path: Path):
+    """And not what we call by the same name; none of our scripts is on its path either."""
+    for name in TAKEN:
+        (tmp_path / f"{name}.py").write_text(f"mine = {name!r}\n", "utf-8")
+    text = "import importlib\n" + "".join(f"import {name}\n" for name in TAKEN)
+    text += f"assert [module.mine for module in ({', '.join(TAKEN)})] == {list(TAKEN)}\n"
+    text += "for name in ('comparison', 'truth', 'summary', 'conformance_suite'):\n"
+    text += "    assert importlib.util.find_spec(name) is None, name\n"
+    assert python(tmp_path, text.replace("import importlib", "import importlib.util") + RIGHT)["handworked/two_heads"]["verdict"] == "right"
+
+
+def test_a_workflow_runs_and_judges_where_packages_of_its_names_are_installed(project: Path, tmp_path: Path):
+    """Each of them raises when it is imported; also an installed worked_attention, which is not the one of this checkout."""
+    scripts = [path.stem for path in (ROOT / "workflow" / "scripts").glob("*.py")]
+    for name in {*scripts, *TAKEN, "referee", "references", "drawing", "schemas", "worked_attention"}:
+        (tmp_path / "installed" / name).mkdir(parents=True)
+        (tmp_path / "installed" / name / "__init__.py").write_text("raise ImportError('this is somebody else')\n")
+    (tmp_path / "mine.py").write_text(RIGHT, "utf-8")
+    for targets in ([], ["judge"]):
+        config = ["--config", "suites=[handworked]", f"submission={tmp_path / 'mine.py'}"]
+        done = run(project, *targets, *config, env={"PYTHONPATH": str(tmp_path / "installed")})
+        assert done.returncode == 0, done.stderr
+    assert read(project, tmp_path / "mine.py")["handworked/two_heads"]["verdict"] == "right"
+
+
 # The command
 
 
-def judge(project: Path, path: str) -> subprocess.CompletedProcess:
-    return run(project, "judge", "--config", "suites=[handworked]", f"submission={path}", cores=1)
+def judge(project: Path, path: str, *config: str) -> subprocess.CompletedProcess:
+    return run(project, "judge", "--config", "suites=[handworked]", f"submission={path}", *config, cores=1)
 
 
-def read(project: Path, name: str) -> dict:
-    return json.loads((project / "results" / "judge" / name / "verdict.json").read_bytes())["cases"]
+def read(project: Path, path: Path | str) -> dict:
+    place = submissions.place((project / path).resolve(), project.resolve())
+    return json.loads((project / "results" / "judge" / place / "verdict.json").read_bytes())["cases"]
 
 
 def test_judge_examples_in_python(project: Path):
     shutil.copytree(ROOT / "examples", project / "examples")
     done = judge(project, "examples/attention_wrong.py")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1
+    assert "Error: submission examples/attention_wrong.py: 5 wrong; " in done.stderr and "Traceback" not in done.stderr
     assert "first wrong: scores" in done.stdout and "what you sent equals: divided by sqrt(d_model) (within " in done.stdout
-    case = read(project, "attention_wrong")["handworked/two_heads"]
+    case = read(project, "examples/attention_wrong.py")["handworked/two_heads"]
     assert (case["verdict"], case["first_wrong_stage"], case["contract"]) == ("wrong", "scores", None)
     assert case["diagnosis"]["mistakes"][0]["name"] == "divided_by_sqrt_d_model"
-    page = (project / "results" / "judge" / "attention_wrong" / "verdict.html").read_text("utf-8")
+    page = (project / "results" / "judge" / "examples" / "attention_wrong.py" / "verdict.html").read_text("utf-8")
     assert "What you sent equals: divided by sqrt(d_model)" in page and "http" not in page and "<script" not in page
+    assert judge(project, "examples/attention_wrong.py", "keep_going=true").returncode == 0
     done = judge(project, "examples/attention_right.py")
     assert done.returncode == 0, done.stderr
-    assert {case["verdict"] for case in read(project, "attention_right").values()} == {"right"}
+    assert {case["verdict"] for case in read(project, "examples/attention_right.py").values()} == {"right"}
+
+
+def test_two_files_of_one_name_have_a_verdict_each(project: Path):
+    for folder, text in (("a", RIGHT), ("b", "print('from b')\ndef attention(case):\n    raise NotImplementedError\n")):
+        (project / folder).mkdir()
+        (project / folder / "mine.py").write_text(text, "utf-8")
+    assert judge(project, "a/mine.py").returncode == 0
+    done = judge(project, "b/mine.py")
+    assert done.returncode == 1 and "Error: submission b/mine.py: nothing was judged" in done.stderr
+    assert {case["verdict"] for case in read(project, "a/mine.py").values()} == {"right"}
+    assert {case["verdict"] for case in read(project, "b/mine.py").values()} == {"unsupported"}
+    assert "What it printed: results/judge/b/mine.py/output.txt" in done.stdout
+    assert (project / "results" / "judge" / "b" / "mine.py" / "output.txt").read_text("utf-8") == "== loading it\nfrom b\n"
+
+
+def test_one_failing_import_is_one_line(project: Path):
+    (project / "mine.py").write_text("print('so far')\nimport nothing_of_this_name\n", "utf-8")
+    done = judge(project, "mine.py")
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: submission")]
+    assert "No module named 'nothing_of_this_name' (line 2 of mine.py); What it printed: results/judge/mine.py/output.txt" in line
 
 
 @pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
@@ -617,8 +813,8 @@ def test_judge_example_in_c(project: Path, tmp_path: Path, flags: list[str], wor
     source = ROOT / "examples" / "attention.c"
     subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-O2", *flags, "-o", program, source, "-lm"], check=True)
     subprocess.run([program, tmp_path / "from_c"], check=True)
-    assert judge(project, str(tmp_path / "from_c")).returncode == 0
-    case = read(project, "from_c")["handworked/two_heads"]
+    assert judge(project, str(tmp_path / "from_c")).returncode == (word == "wrong")
+    case = read(project, tmp_path / "from_c")["handworked/two_heads"]
     assert (case["verdict"], case["first_wrong_stage"]) == (word, stage)
     assert case["contract"] == ("float32" if word == "right" else None)
     if stage:

@@ -1,6 +1,8 @@
 """What somebody else computed, judged: `snakemake --cores 1 judge --config submission=PATH`. Nothing is judged by default.
 
-PATH, a folder {suite}/{case}/{array}.npy or a Python file -> judge/{submission}/verdict.json and verdict.html, and a table
+The job fails if a case is wrong, failed, unreadable or undecided, or if nothing was judged.
+
+PATH, a folder {suite}/{case}/{array}.npy or a Python file -> judge/{submission}/verdict.json and verdict.html, output.txt (what it printed), and a table
 
 There is no declared output, so that the judge looks anew each time: what lies at PATH is not ours.
 """
@@ -19,5 +21,6 @@ rule judge:
         submission=config["submission"],
         suites=list(SUITES),
         limits=config["limits"],
+        keep_going=config["keep_going"],
     script:
         "../scripts/judge.py"

@@ -45,7 +45,7 @@ def load_config(path: Path, overrides: dict) -> dict:
 
 
 def _as_meant(given: Any, rule: dict) -> Any:
-    """`given` as its schema asks for it: Snakemake makes text of numbers within --config mappings, and null of an empty text."""
+    """`given` as its schema asks for it: Snakemake makes text of `true` and of numbers in mappings, and null of an empty text."""
     if isinstance(given, dict):
         known = rule.get("properties", {})
         return {key: _as_meant(value, known.get(key, {})) for key, value in given.items()}
@@ -55,6 +55,8 @@ def _as_meant(given: Any, rule: dict) -> Any:
         return math.inf if given > 0 else -math.inf  # which no option takes; Python does not even print what is longer than 4,300 digits
     if given is None and rule.get("default") == "":
         return ""
+    if isinstance(given, str) and rule.get("type") == "boolean":
+        return {"true": True, "false": False}.get(given.lower(), given)
     if isinstance(given, str) and rule.get("type") in ("number", "integer"):
         value, wrong = read_plain(given)
         return value if wrong is None else given

@@ -71,7 +71,14 @@ def _explain(error) -> Iterator[tuple[tuple, str]]:
 
 def _expected(schema: dict, value: Any) -> str:
     """What `schema` takes, in words; with advice if `value` is a number in quotes."""
-    names = {"array": "a list", "object": "a mapping", "string": "text", "number": "a finite number", "integer": "a whole number"}
+    names = {
+        "array": "a list",
+        "object": "a mapping",
+        "string": "text",
+        "number": "a finite number",
+        "integer": "a whole number",
+        "boolean": "true or false",
+    }
     if "pattern" in schema:
         choices = re.sub(r"^\^\(?|\)?\$$|\\", "", schema["pattern"]).replace("|", " or ")
         sets = {"[^": "text without line ends and other control characters", "[a": "a name of small letters, digits and _"}

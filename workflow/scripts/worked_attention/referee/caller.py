@@ -1,38 +1,74 @@
-"""Calls the functions of somebody's Python file, case by case, in a process of its own: python caller.py FILE FOLDER.
+"""Calls the functions of somebody's Python file in a process of its own, one case at a time; `running` is the other end.
 
-FOLDER holds cases.json and parameters.npz. Written are out/{suite}/{case}/{array}.npy and, as soon as a case is done, its line of
-told.jsonl: ["suite/case", word, text, names]. The word is null where arrays were written, names are those of what is no array that the
-case computes. If the file itself is of no use, there is one line, of the case "".
+Each request and each answer is a frame: a token, two lengths, a JSON header and .npy files. A request brings a token that nobody knew
+before, and an answer has to begin with it; so nothing that the file prints, or writes to any place before it is called, is taken for an
+answer. Header of a request: {case} or {} (load the file); of an answer: {word, text, names, arrays}.
 """
 
 import importlib.util
 import inspect
+import io
 import json
+import os
+import signal
+import socket
 import sys
+import threading
 import traceback
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from types import ModuleType
 
-COMPUTED = ("projections", "scores", "weights", "contexts", "outputs", "backward")
+import numpy as np
+
+from worked_attention.referee.chain import fill
+from worked_attention.stages.catalogue import STAGES
+from worked_attention.stages.precision import bfloat16
+
+COMPUTED = STAGES[1:]
+SMALL = 1_000_000  # bytes, what any file or array may have
+TOKEN = 16  # bytes
+NAMES = 20  # names that are no arrays of the case; the others are not told
+Arrays = dict[str, np.ndarray]
+
+
+def largest(shape: tuple[int, ...]) -> int:
+    """Bytes that a .npy file of an array that should have this shape may have."""
+    return max(SMALL, 32 * int(np.prod(shape, dtype=object)))
+
+
+def frame(token: bytes, header: dict, arrays: Arrays) -> bytes:
+    """One message: `token`, the lengths of header and body, the header with [name, bytes] of each of the `arrays`, and these as .npy."""
+    files = []
+    for array in arrays.values():
+        npy = io.BytesIO()
+        np.save(npy, array, allow_pickle=False)
+        files.append(npy.getvalue())
+    sizes = [[name, len(file)] for name, file in zip(arrays, files, strict=True)]
+    head = json.dumps(header | {"arrays": sizes}).encode()
+    body = b"".join(files)
+    return token + len(head).to_bytes(8) + len(body).to_bytes(8) + head + body
 
 
 def told(error: BaseException, file: Path) -> str:
     """An exception in one line, with the last line of the file that it came through."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
-    text = str(error)
+    try:
+        text = error.msg if isinstance(error, SyntaxError) else str(error)  # the text of a SyntaxError names the line as well
+    except Exception:
+        text = "its text cannot be had"
     if isinstance(error, SyntaxError) and error.filename == str(file):
         lines.append(error.lineno)
-        text = error.msg  # its own text names the line as well
-    text = (text.splitlines() or [""])[0][:200]
+    text = (str(text).splitlines() or [""])[0][:200]
     return f"raised {type(error).__name__}{': ' * bool(text)}{text}{f' (line {lines[-1]} of {file.name})' if lines else ''}"
 
 
 def load(file: Path) -> ModuleType:
-    """The file as a module; what lies beside it can be imported."""
-    sys.path.append(str(file.parent))
-    spec = importlib.util.spec_from_file_location("submission", file)
-    module = importlib.util.module_from_spec(spec)
+    """The file as a module; what lies beside it can be imported, and comes before anything else of the same name."""
+    sys.path.insert(0, str(file.parent))
+    spec = importlib.util.spec_from_file_location("worked_attention_submission", file)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
@@ -48,12 +84,8 @@ def call(function, case: dict, arrays: dict):
     return function(case, arrays) if both else function(case)
 
 
-def numbers(value: object):
-    """A copy of `value` as a NumPy array, also from a tensor."""
-    import numpy as np
-
-    from worked_attention.stages.precision import bfloat16
-
+def numbers(value: object) -> np.ndarray:
+    """A copy of `value` as a NumPy array, also from a tensor. Raises TypeError if it is no array of numbers."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":  # torch does not make an array of it
@@ -64,16 +96,12 @@ def numbers(value: object):
     return array.copy()
 
 
-def answer(module: ModuleType, case: dict, arrays: dict) -> dict | None:
-    """The arrays that the file makes of one case; None if it returns nothing.
+def answer(module: object, case: dict, arrays: Arrays) -> Arrays | None:
+    """The arrays that the functions of `module` make of one case; None if they return nothing.
 
-    Stages for which it has no function are ours, computed from what its own functions made.
+    module: anything with a function `attention`, or functions named after stages; those for which it has none are ours, computed from
+    what its own functions made. case: resolved, with `arrays`, its parameters by name, under `parameters` too.
     """
-    import numpy as np
-
-    from worked_attention.referee.chain import fill
-    from worked_attention.stages.precision import bfloat16
-
     if hasattr(module, "attention"):
         made = call(module.attention, case, arrays)
         if made is None or isinstance(made, dict):
@@ -97,56 +125,77 @@ def answer(module: ModuleType, case: dict, arrays: dict) -> dict | None:
     return answers or None
 
 
-def judgeable(module: ModuleType, case: dict, arrays: dict, file: Path, target: Path) -> tuple[str | None, str, list[str]]:
-    """Write what the file makes of one case to the folder `target`; returns word, text and names as told.jsonl has them."""
-    import numpy as np
+def judgeable(module: object, case: dict, arrays: Arrays, file: Path) -> tuple[dict, Arrays]:
+    """What the file makes of one case, as (header, arrays) of an answer.
+
+    The word is null where there are arrays; names are those of what is no array that the case computes.
+    """
+
+    def nothing(word: str, text: str, names: tuple = ()) -> tuple[dict, Arrays]:
+        return {"word": word, "text": text, "names": list(names)}, {}
 
     try:
         with np.errstate(all="ignore"):
             made = answer(module, case, arrays)
         if made is None:
-            return "not sent", "returned nothing", []
+            return nothing("unsupported", "returned nothing")
         computed = [name for name in case["shapes"] if name not in case["arrays"]["parameters"]]
-        for name in made.keys() & set(computed):
-            np.save(target / f"{name}.npy", made[name], allow_pickle=False)
-        names = [str(name) for name in made if name not in computed]
-        if len(names) == len(made):
-            return "unreadable", f"returned no array of the case; it has {', '.join(computed)}", names
-        return None, "", names
+        names = [str(name)[:100] for name in made if name not in computed][:NAMES]
+        sent = {name: array for name, array in made.items() if name in computed}
+        if not sent:
+            return nothing("unreadable", f"returned no array of the case; it has {', '.join(computed)}", names)
+        for name, array in sent.items():
+            if array.nbytes > largest(case["shapes"][name]) - 10_000:  # the rest is the header of its file
+                shapes = f"has shape {list(array.shape)}, should have {case['shapes'][name]}"
+                return nothing("unreadable", f"{name} is too large, {array.nbytes:,} bytes: it {shapes}", names)
+        return {"word": None, "text": "", "names": names}, sent
     except NotImplementedError as error:
-        return "unsupported", (str(error).splitlines() or [""])[0][:200] or "raised NotImplementedError", []
+        return nothing("unsupported", (str(error).splitlines() or [""])[0][:200] or "raised NotImplementedError")
     except BaseException as error:  # also SystemExit and KeyboardInterrupt
-        return "failed", told(error, file), []
+        return nothing("failed", told(error, file))
 
 
-def main(file: Path, folder: Path) -> None:
-    sys.path[0] = str(Path(__file__).parents[2])  # our own package, before anything that lies beside the file
-    import numpy as np
+def end_with(parent: int) -> None:
+    """Kill this process and all of its group as soon as the other end of the pipe `parent` is gone."""
 
-    import worked_attention.referee.chain  # noqa: F401  so that no file of the same name beside the submission is taken for it
+    def wait() -> None:
+        os.read(parent, 1)
+        os.killpg(0, signal.SIGKILL)
 
-    def tell(*line) -> None:
-        with open(folder / "told.jsonl", "a", encoding="utf-8") as lines:
-            lines.write(json.dumps(line) + "\n")
-
-    try:
-        module = load(file)
-    except BaseException as error:
-        return tell("", "failed", told(error, file), [])
-    if not any(callable(getattr(module, name, None)) for name in ("attention", *COMPUTED)):
-        return tell("", "failed", f"defines no function attention, nor one of {', '.join(COMPUTED)}", [])
-    parameters = np.load(folder / "parameters.npz", allow_pickle=False)
-    given: dict[str, dict] = {}
-    for key in parameters.files:
-        suite, case, name = key.split("/")
-        given.setdefault(f"{suite}/{case}", {})[name] = parameters[key]
-    for entry in json.loads((folder / "cases.json").read_bytes()):
-        case = entry["case"]
-        key = f"{case['suite']}/{case['name']}"
-        case["parameters"] = given.get(key, {})
-        (folder / "out" / key).mkdir(parents=True)
-        tell(key, *judgeable(module, case, case["parameters"], file, folder / "out" / key))
+    threading.Thread(target=wait, daemon=True).start()
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+def requests(channel: socket.socket):
+    """Each (token, header, {name: array}) that comes in, until the channel is closed."""
+    with channel.makefile("rb") as stream:
+        while token := stream.read(TOKEN):
+            head, body = int.from_bytes(stream.read(8)), int.from_bytes(stream.read(8))
+            header, npy = json.loads(stream.read(head)), io.BytesIO(stream.read(body))
+            yield token, header, {name: np.load(npy, allow_pickle=False) for name, _ in header["arrays"]}
+
+
+def main(file: Path, descriptor: int) -> None:
+    """Answer the requests that come over the socket `descriptor` with what the functions of `file` make of them."""
+    channel = socket.socket(fileno=descriptor)
+    channel.set_inheritable(False)
+    end_with(os.dup(0))
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    sys.argv[:] = [str(file)]
+    module = None
+    for token, header, arrays in requests(channel):
+        if module is None:
+            header, arrays = {"word": None, "text": "", "names": []}, {}
+            try:
+                module = load(file)
+                if not any(callable(getattr(module, name, None)) for name in ("attention", *COMPUTED)):
+                    header |= {"word": "failed", "text": f"defines no function attention, nor one of {', '.join(COMPUTED)}"}
+            except BaseException as error:
+                header |= {"word": "failed", "text": told(error, file)}
+        else:
+            case = header["case"] | {"parameters": arrays}
+            header, arrays = judgeable(module, case, arrays, file)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # it is theirs to close
+                stream.flush()
+        channel.sendall(frame(token, header, arrays))

@@ -1,36 +1,40 @@
 """All verdicts on a submission together: the one file that holds them, and the table that people read."""
 
-from collections import Counter
-
-import numpy as np
+from collections.abc import Collection
 
 from worked_attention.cases.words import printable
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import judge_case
-from worked_attention.referee.submissions import Key, Sent, Submission
+from worked_attention.referee.outcome import counts, grouped
+from worked_attention.referee.submissions import Arrays, Sent, Submission
 
 SHOWN = 40  # rows of the table; with more cases it leaves out those that are right or were left out
-QUIET = ("right", "unsupported", "not sent")
+QUIET = ("right", "unsupported")
 
 
-def judge_all(submission: Submission, parameters: dict[Key, dict[str, np.ndarray]], suites: dict[str, dict]) -> dict:
-    """{submission, counts: {verdict: cases}, cases: {"suite/case": verdict}, missing: {suite: [case]}, notes}."""
+def judge_all(submission: Submission, suites: dict[str, dict], stop: Collection[str] = ()) -> dict:
+    """{submission, counts: {verdict: cases}, cases: {"suite/case": verdict}, missing: {suite: [case]}, notes}.
+
+    stop: verdicts after which no further case is asked for. Raises Unreadable if nothing was sent.
+    """
     diagnoser = Diagnoser()
     verdicts = {}
-    for (suite, name), sent in submission.cases.items():
-        verdicts[f"{suite}/{name}"] = _verdict(suites[suite]["cases"][name], parameters[suite, name], sent, diagnoser)
-    touched = {suite for suite, _ in submission.cases}
-    missing = {suite: [c for c in suites[suite]["cases"] if (suite, c) not in submission.cases] for suite in suites if suite in touched}
+    for (suite, name), given, sent in submission.answers():
+        found = verdicts[f"{suite}/{name}"] = _verdict(suites[suite]["cases"][name], given, sent, diagnoser)
+        if found["verdict"] in stop:
+            break
+    touched = {key.partition("/")[0] for key in verdicts}
+    missing = {suite: [c for c in suites[suite]["cases"] if f"{suite}/{c}" not in verdicts] for suite in suites if suite in touched}
     return {
         "submission": submission.name,
-        "counts": dict(Counter(verdict["verdict"] for verdict in verdicts.values())),
+        "counts": counts([verdict["verdict"] for verdict in verdicts.values()]),
         "cases": verdicts,
         "missing": {suite: cases for suite, cases in missing.items() if cases},
         "notes": [printable(note) for note in submission.notes],
     }
 
 
-def _verdict(case: dict, parameters: dict, sent: Sent, diagnoser: Diagnoser) -> dict:
+def _verdict(case: dict, parameters: Arrays, sent: Sent, diagnoser: Diagnoser) -> dict:
     """The judge's verdict; where files could not be read, the case cannot be right."""
     nothing = {"verdict": sent.word, "contract": None, "first_wrong_stage": None, "diagnosis": None, "worst": None, "stages": {}}
     verdict = judge_case(case, parameters, sent.arrays, diagnoser) if sent.arrays else nothing
@@ -40,17 +44,22 @@ def _verdict(case: dict, parameters: dict, sent: Sent, diagnoser: Diagnoser) -> 
 
 
 def table(verdict: dict) -> str:
-    """A row for each case (with many, for each that is wrong or could not be judged), the counts, and what else there is to say."""
+    """A row for each case (with many, for each that is wrong or could not be judged), the counts, and what else there is to say.
+
+    Cases of which the same is said share a row.
+    """
     cases = verdict["cases"]
     shown = {key: case for key, case in cases.items() if len(cases) <= SHOWN or case["verdict"] not in QUIET}
-    rows = [["case", "verdict", "says"]] + [[key, case["verdict"], _says(case)] for key, case in list(shown.items())[: 5 * SHOWN]]
+    groups = list(grouped(shown, {key: says(case) for key, case in shown.items()}))
+    rows = [["case", "verdict", "says"]]
+    rows += [[keys[0] + f" and {len(keys) - 1} more" * (len(keys) > 1), word, text] for keys, word, text in groups[: 5 * SHOWN]]
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
     lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}".rstrip() for row in rows if shown]
     lines[1:1] = [f"{'-' * widths[0]}  {'-' * widths[1]}  ----"] * bool(shown)
-    if len(shown) > 5 * SHOWN:
-        lines.append(f"... and {len(shown) - 5 * SHOWN} more")
-    counts = ", ".join(f"{count} {word}" for word, count in sorted(verdict["counts"].items()))
-    lines.append(f"\n{len(cases)} cases: {counts}")
+    if len(groups) > 5 * SHOWN:
+        lines.append(f"... and {len(groups) - 5 * SHOWN} more rows")
+    found = ", ".join(f"{count} {word}" for word, count in verdict["counts"].items())
+    lines.append(f"\n{len(cases)} cases: {found}")
     lines += [f"not sent, of {suite}: {len(missing)} cases" for suite, missing in verdict["missing"].items()]
     lines += verdict["notes"][:SHOWN]
     if len(verdict["notes"]) > SHOWN:
@@ -58,7 +67,7 @@ def table(verdict: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _says(case: dict) -> str:
+def says(case: dict) -> str:
     """One verdict in a line."""
     parts = []
     if case["verdict"] == "right":

@@ -1,128 +1,208 @@
 """Reading what somebody sends to be judged: a folder of arrays, or a Python file. Nothing that is read is trusted.
 
 A folder holds {suite}/{case}/{array}.npy or .json. A file is looked at before it is loaded: its size is bounded by the array it should
-hold, pickles are never opened, and whatever is wrong with it becomes a few words. A Python file runs in a process of its own; see `caller`.
+hold, pickles are never opened, and whatever is wrong with it becomes a few words. A Python file has a process of its own; see `running`.
 """
 
+import hashlib
 import io
 import json
 import math
 import os
 import re
 import stat
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from math import prod
 from pathlib import Path
 
 import numpy as np
 
 from worked_attention.cases.literals import SPELLED
 from worked_attention.cases.words import did_you_mean, short
-from worked_attention.files.artifacts import write_json
-from worked_attention.referee import caller
+from worked_attention.referee.caller import largest
+from worked_attention.referee.running import Ended, Running
 from worked_attention.stages import parameters
 from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE
 from worked_attention.stages.precision import bfloat16
 
 HEADER = 10_000  # bytes, the longest header of a .npy file that is looked at
-SMALL = 1_000_000  # bytes, what any file may have
 SECONDS = 300  # for all cases of a Python file together
+NOTES = 100  # names that the project does not have; further ones are counted
+PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # of a path, as it can stand in results/
 Key = tuple[str, str]  # suite and case
+Arrays = dict[str, np.ndarray]
 
 
 class Unreadable(Exception):
-    """A file that holds no array, and why, in a few words."""
+    """A file that holds no array, or a path that holds no submission, and why, in a few words."""
 
 
 @dataclass
 class Sent:
     """What was sent of one case: arrays by name, what is wrong with files of it, and the word for it if there is nothing to judge."""
 
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    arrays: Arrays = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     word: str = "unreadable"
 
 
-@dataclass
-class Submission:
-    """All cases that were sent, and what is said of the rest."""
+def place(path: Path, root: Path) -> str:
+    """Where below results/judge the verdict on `path` belongs: its path from `root`, or its name and a hash where that is none.
 
-    name: str
-    cases: dict[Key, Sent] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
-def safe_name(path: Path) -> str:
-    """The name of a folder, or of a file without its ending, as a folder of results/judge can have it."""
-    name = path.stem if path.is_file() else path.name
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("._-") or "submission"
-
-
-def read_submission(path: Path, suites: dict[str, dict], folder: Path) -> tuple[Submission, dict[Key, dict[str, np.ndarray]]]:
-    """What lies at `path` for cases of `suites`, and the parameters of these cases.
-
-    suites: loaded, by name. folder: where parameter files lie. Raises Unreadable if nothing at `path` is a submission.
+    Both are real paths. No two submissions share a place.
     """
-    path = Path(os.path.realpath(os.path.expanduser(path)))
-    try:
-        path.stat()
-    except FileNotFoundError:
-        raise Unreadable("there is no such file or folder") from None
-    except OSError as error:
-        raise Unreadable(f"cannot be read ({error.strerror})") from None
-    submission = Submission(safe_name(path))
-    if path.is_dir():
-        _read_folder(path, suites, submission)
-        made = {(suite, case): parameters.stage(suites[suite]["cases"][case], folder) for suite, case in submission.cases}
-    elif path.suffix == ".py":
-        made = _all_parameters(suites, folder, submission)
-        _run_file(path, suites, made, submission)
-    else:
-        raise Unreadable("is neither a folder {suite}/{case}/{array}.npy nor a Python file")
-    if not submission.cases:
-        if path.name in suites:
-            raise Unreadable("is the folder of a suite; give the folder above it")
-        suite, case = next((suite, next(iter(suites[suite]["cases"]))) for suite in suites)
-        expected = f"holds no case of this project; expected is for instance {suite}/{case}/output.npy"
-        raise Unreadable("; ".join([expected, *submission.notes[:1]]))
-    return submission, made
+    parts = path.relative_to(root).parts if path.is_relative_to(root) else ()
+    if parts and all(PART.fullmatch(part) for part in parts):
+        return "/".join(parts)
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", path.name).strip("._-") or "submission"
+    return f"{name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
 
 
-def _all_parameters(suites: dict, folder: Path, submission: Submission) -> dict[Key, dict[str, np.ndarray]]:
-    """The parameters of every case; those that torch draws only if it is installed."""
-    made = {}
-    for suite, content in suites.items():
-        for name, case in content["cases"].items():
-            try:
-                made[suite, name] = parameters.stage(case, folder)
-            except ImportError as error:
-                submission.notes.append(f"{suite}/{name}: left out, its parameters need {error.name}, which is not installed")
-    return made
+class Submission:
+    """What lies at a path: `answers` goes through it case by case; then `notes` and `output` say what else there is to say."""
 
+    def __init__(self, path: Path, suites: dict[str, dict], folders: dict[str, Path]):
+        """suites: loaded, by name, with the cases that are asked for. folders: where their parameter files lie, by suite.
 
-# A folder
-
-
-def _read_folder(path: Path, suites: dict, submission: Submission) -> None:
-    for suite in _listed(path):
-        if suite not in suites:
-            submission.notes.append(f"{short(suite)}: extra, no suite of this run has this name{did_you_mean(suite, suites)}")
-            continue
-        cases = suites[suite]["cases"]
+        Raises Unreadable if nothing at `path` can be a submission.
+        """
+        self.path, self.suites, self.folders = Path(os.path.realpath(os.path.expanduser(path))), suites, folders
+        self.name = place(self.path, Path.cwd().resolve())
+        self.output = ""  # what a Python file printed
+        self._notes: list[str] = []
+        self._unlisted = 0
         try:
-            names = _listed(path / suite)
-        except Unreadable as error:
-            submission.notes.append(f"{suite}: {error}")
-            continue
+            self.path.stat()
+        except FileNotFoundError:
+            raise Unreadable("there is no such file or folder") from None
+        except OSError as error:
+            raise Unreadable(f"cannot be read ({error.strerror})") from None
+        if not self.path.is_dir() and self.path.suffix != ".py":
+            raise Unreadable("is neither a folder {suite}/{case}/{array}.npy nor a Python file")
+        if self.path.suffix == ".py" and not hasattr(os, "killpg"):
+            raise Unreadable("a Python file is judged on Linux and macOS; send a folder of arrays")
+
+    @property
+    def notes(self) -> list[str]:
+        """What is no fault of a case: names that the project does not have, at most NOTES of them, and what was left out."""
+        return self._notes + [f"... and {self._unlisted:,} more names that this project does not have"] * bool(self._unlisted)
+
+    def answers(self) -> Iterator[tuple[Key, Arrays, Sent]]:
+        """Each case that was sent, with its parameters. Raises Unreadable if there is none."""
+        none = True
+        for answer in self._of_folder() if self.path.is_dir() else self._of_file():
+            none = False
+            yield answer
+        if none:
+            if self.path.name in self.suites:
+                raise Unreadable("is the folder of a suite; give the folder above it")
+            suite, case = next((suite, next(iter(self.suites[suite]["cases"]))) for suite in self.suites)
+            expected = f"holds no case of this project; expected is for instance {suite}/{case}/output.npy"
+            raise Unreadable("; ".join([expected, *self.notes[:1]]))
+
+    def _of_folder(self) -> Iterator[tuple[Key, Arrays, Sent]]:
+        for suite in _listed(self.path):
+            if suite not in self.suites:
+                self._extra("", suite, "no suite of this run has this name", self.suites)
+                continue
+            cases = self.suites[suite]["cases"]
+            try:
+                names = _listed(self.path / suite)
+            except Unreadable as error:
+                self._notes.append(f"{suite}: {error}")
+                continue
+            for name in names:
+                if name not in cases:
+                    self._extra(f"{suite}/", name, "the suite has no such case", cases)
+                elif (given := self._parameters(suite, name)) is not None:
+                    yield (suite, name), given, self._read_case(self.path / suite / name, cases[name])
+
+    def _of_file(self) -> Iterator[tuple[Key, Arrays, Sent]]:
+        running = Running(self.path, SECONDS)
+        before = ""  # the case that was answered last
+        try:
+            with running:
+                running.load()
+                for suite, name in [(suite, name) for suite, content in self.suites.items() for name in content["cases"]]:
+                    if (given := self._parameters(suite, name)) is not None:
+                        running.doing = f"{suite}/{name}"
+                        yield (suite, name), given, self._ask(running, self.suites[suite]["cases"][name], given)
+                        before = running.doing
+        except Ended as ended:
+            if not before:
+                raise Unreadable(f"{ended} before {running.doing} was answered" if "/" in running.doing else str(ended)) from None
+            yield tuple(running.doing.split("/")), given, Sent(problems=[str(ended)], word="failed")
+            self._notes.append(f"{self.path.name}: {ended} before {running.doing} was answered; cases that came before are judged")
+        finally:
+            self.output = running.output()
+
+    def _ask(self, running: Running, case: dict, given: Arrays) -> Sent:
+        """What the file makes of a case; it gets bfloat16 as float32, which more programs know. Raises Ended."""
+        plain = {name: array.astype(np.float32) if array.dtype == bfloat16 else array for name, array in given.items()}
+        word, text, names, files = running.answer(case, plain)
         for name in names:
-            if name not in cases:
-                submission.notes.append(f"{suite}/{short(name)}: extra, the suite has no such case{did_you_mean(name, cases)}")
+            self._extra(f"{case['suite']}/{case['name']}/", name, *_other(name, case))
+        if word:
+            return Sent(problems=[text], word=word)
+        sent = Sent()
+        for name, data in files.items():
+            try:
+                sent.arrays[name] = _meant(_from_npy(data), name in BOOLEAN)
+            except Unreadable as error:
+                sent.problems.append(f"{name}: {error}")
+        return sent
+
+    def _parameters(self, suite: str, name: str) -> Arrays | None:
+        """The parameters of a case; None, with a note, if torch draws them and is not installed."""
+        try:
+            return parameters.stage(self.suites[suite]["cases"][name], self.folders[suite])
+        except ImportError as error:
+            self._notes.append(f"{suite}/{name}: left out, its parameters need {error.name}, which is not installed")
+            return None
+
+    def _extra(self, where: str, name: str, what: str, known: Iterable[str] = ()) -> None:
+        """Note a `name` in the folder `where` that is none of the `known`; from NOTES on they are counted, for there may be many."""
+        if len(self._notes) < NOTES:
+            self._notes.append(f"{where}{short(name)}: extra, {what}{did_you_mean(os.path.splitext(name)[0], known)}")
+        else:
+            self._unlisted += 1
+
+    def _read_case(self, path: Path, case: dict) -> Sent:
+        try:
+            files = _listed(path)
+        except Unreadable as error:
+            return Sent(problems=[f"its folder {error}"])
+        sent, where = Sent(), f"{case['suite']}/{case['name']}/"
+        computed = _computed(case)
+        seen = set()
+        for file in sorted(files, key=lambda file: not file.endswith(".npy")):
+            name, ending = os.path.splitext(file)
+            if name in seen and ending == ".json":
+                self._extra(where, file, f"{name}.npy is taken")
+            elif ending not in (".npy", ".json") or file == "stage.json":
+                self._extra(where, file, "an array is a .npy or .json file")
+            elif name not in computed:
+                self._extra(where, file, *_other(name, case))
             else:
-                submission.cases[suite, name] = _read_case(path / suite / name, cases[name], f"{suite}/{name}", submission.notes)
+                seen.add(name)
+                try:
+                    sent.arrays[name] = read_file(path / file, tuple(case["shapes"][name]), name in BOOLEAN)
+                except Unreadable as error:
+                    sent.problems.append(f"{file}: {error}")
+        if not sent.arrays and not sent.problems:
+            sent.problems.append("no array of the case is in its folder")
+        return sent
+
+
+def _other(name: str, case: dict) -> tuple[str, list[str]]:
+    """What is said of a name that the case does not compute, and the names that may be meant."""
+    if name in case["arrays"]["parameters"]:
+        return "it is a parameter of the case and ours is used", []
+    return "the case has no such array", _computed(case)
+
+
+def _computed(case: dict) -> list[str]:
+    return [name for name in CATALOGUE if name in case["shapes"] and name not in case["arrays"]["parameters"]]
 
 
 def _listed(path: Path) -> list[str]:
@@ -131,44 +211,6 @@ def _listed(path: Path) -> list[str]:
         return sorted(name for name in os.listdir(path) if not name.startswith("."))
     except OSError as error:
         raise Unreadable(f"cannot be read ({error.strerror})") from None
-
-
-def _computed(case: dict) -> list[str]:
-    return [name for name in CATALOGUE if name in case["shapes"] and name not in case["arrays"]["parameters"]]
-
-
-def _extra(name: str, case: dict) -> str:
-    """What is said of an array that the case does not compute."""
-    if name in case["arrays"]["parameters"]:
-        return "extra, it is a parameter of the case and ours is used"
-    return f"extra, the case has no such array{did_you_mean(name, _computed(case))}"
-
-
-def _read_case(path: Path, case: dict, where: str, notes: list[str]) -> Sent:
-    try:
-        files = _listed(path)
-    except Unreadable as error:
-        return Sent(problems=[f"its folder {error}"])
-    sent = Sent()
-    computed = _computed(case)
-    seen = set()
-    for file in sorted(files, key=lambda file: not file.endswith(".npy")):
-        name, ending = os.path.splitext(file)
-        if name in seen and ending == ".json":
-            notes.append(f"{where}/{file}: extra, {name}.npy is taken")
-        elif ending not in (".npy", ".json") or file == "stage.json":
-            notes.append(f"{where}/{short(file)}: extra, an array is a .npy or .json file")
-        elif name not in computed:
-            notes.append(f"{where}/{short(file)}: {_extra(name, case)}")
-        else:
-            seen.add(name)
-            try:
-                sent.arrays[name] = read_file(path / file, tuple(case["shapes"][name]), name in BOOLEAN)
-            except Unreadable as error:
-                sent.problems.append(f"{file}: {error}")
-    if not sent.arrays and not sent.problems:
-        sent.problems.append("no array of the case is in its folder")
-    return sent
 
 
 def read_file(path: Path, shape: tuple[int, ...], boolean: bool = False) -> np.ndarray:
@@ -180,13 +222,17 @@ def read_file(path: Path, shape: tuple[int, ...], boolean: bool = False) -> np.n
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             raise Unreadable("is not a file")
-        limit = max(SMALL, (32 if path.suffix == ".npy" else 64) * prod(shape))
+        limit = largest(shape) * (1 if path.suffix == ".npy" else 2)
         if status.st_size > limit:
             raise Unreadable(f"is too large, {status.st_size:,} bytes for an array of shape {list(shape)}; it was not opened")
         data = path.read_bytes()
     except OSError as error:
         raise Unreadable(f"cannot be read ({error.strerror})") from None
-    array = _from_npy(data) if path.suffix == ".npy" else _from_json(data)
+    return _meant(_from_npy(data) if path.suffix == ".npy" else _from_json(data), boolean)
+
+
+def _meant(array: np.ndarray, boolean: bool) -> np.ndarray:
+    """`array` as numbers, or, if they should be `boolean`, as False and True. Raises Unreadable."""
     if not boolean:
         return array.astype(np.float64) if array.dtype == bool else array
     if array.dtype != bool and not np.isin(array, (0, 1)).all():
@@ -236,47 +282,3 @@ def _from_json(data: bytes) -> np.ndarray:
         raise Unreadable("is not UTF-8") from None
     except (ValueError, TypeError):
         raise Unreadable("is a ragged list; lists side by side should have one length") from None
-
-
-# A Python file
-
-
-def _run_file(path: Path, suites: dict, made: dict[Key, dict[str, np.ndarray]], submission: Submission) -> None:
-    """Call the file's functions for every case, in a process of its own, and read what they made."""
-    with tempfile.TemporaryDirectory() as name:
-        work = Path(name)
-        write_json(work / "cases.json", [{"case": suites[suite]["cases"][case]} for suite, case in made])
-        np.savez(work / "parameters.npz", **dict(_flat(made)))
-        command = [sys.executable, str(Path(caller.__file__)), str(path), str(work)]
-        try:
-            null = subprocess.DEVNULL  # a pipe would stay open as long as any process that the file starts
-            code = subprocess.run(command, stdin=null, stdout=null, stderr=null, timeout=SECONDS).returncode
-            ending = f"ended with code {code}" if code else "ended by itself"
-        except subprocess.TimeoutExpired:
-            ending = f"took more than {SECONDS} seconds and was stopped"
-        for key, word, text, names in _told(work / "told.jsonl"):
-            if not key:
-                raise Unreadable(text)
-            suite, name = key.split("/")
-            case = suites[suite]["cases"][name]
-            submission.notes += [f"{key}/{short(extra)}: {_extra(extra, case)}" for extra in names]
-            submission.cases[suite, name] = (
-                Sent(problems=[text], word=word) if word else _read_case(work / "out" / key, case, key, submission.notes)
-            )
-    unanswered = next((key for key in made if key not in submission.cases), None)
-    if unanswered:
-        ending += f" before {'/'.join(unanswered)} was answered"
-        if not submission.cases:
-            raise Unreadable(ending)
-        submission.notes.append(f"{path.name}: {ending}; cases that came before are judged")
-
-
-def _told(path: Path) -> list[list]:
-    """The lines that `caller` wrote, but for one that was cut when its process ended."""
-    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.is_file() else []
-
-
-def _flat(made: dict[Key, dict[str, np.ndarray]]) -> Iterator[tuple[str, np.ndarray]]:
-    for (suite, case), arrays in made.items():
-        for name, array in arrays.items():
-            yield f"{suite}/{case}/{name}", array.astype(np.float32) if array.dtype == bfloat16 else array
