@@ -93,6 +93,7 @@ def items(rule: dict) -> list[str]:
 
 WORDS = {
     "string": texts,
+    "boolean": lambda rule: ["`true`", "`false`"],
     "integer": lambda rule: numbers("whole number", rule),
     "number": lambda rule: numbers("a number" if "string" in rule["type"] else "number", rule),
     "array": items,
