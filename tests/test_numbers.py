@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -152,6 +153,20 @@ def test_seeded_multihead(tutorial):
     assert ours["output"].shape == (4, 8)
     assert ours["weights"].shape == (2, 4, 4)
     assert case["parameter_count"] == 4 * 8 * 8
+
+
+def test_seeded_multihead_is_drawn_as_the_articles_code_draws(tutorial):
+    """Four bias-free Linear layers, made before the input is drawn; heads by view and transpose, softmax over the keys."""
+    _, ours = tutorial["seeded_multihead"]
+    torch.manual_seed(0)
+    w_q, w_k, w_v, w_o = (torch.nn.Linear(8, 8, bias=False) for _ in range(4))
+    x = torch.randn(4, 8)
+    with torch.no_grad():
+        q, k, v = (layer(x).view(4, 2, 4).transpose(0, 1) for layer in (w_q, w_k, w_v))
+        weights = torch.softmax(q @ k.transpose(-2, -1) / 4**0.5, dim=-1)
+        output = w_o((weights @ v).transpose(0, 1).reshape(4, 8))
+    np.testing.assert_array_equal(ours["x"], x.numpy())
+    np.testing.assert_allclose(ours["output"], output.numpy(), rtol=0, atol=2e-7)
 
 
 @pytest.mark.parametrize(("figure", "wrong"), [("figure_1_2", 8), ("figure_3_2", 13)])
