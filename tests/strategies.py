@@ -75,7 +75,8 @@ def raw_cases(
         sizes["d_out"] = draw(SMALL)
     maybe("scale", st.sampled_from(["none", "1/d_k", "1/sqrt(d_k)", "1/sqrt(d_model)", 0.3, -0.7]))
     maybe("softcap", st.sampled_from([0.5, 2, 30]))
-    maybe("qk_norm", st.sampled_from([{"kind": "rms"}, {"kind": "l2", "eps": 0.001}]))
+    norms = [{"kind": "rms"}, {"kind": "l2", "eps": 0.001}, {"kind": "l2", "eps": 0, "zero_vector": "nan"}]
+    maybe("qk_norm", st.sampled_from(norms))
     if "qk_norm" in raw and draw(st.booleans()):
         names += ["g_q", "g_k"]
     maybe("rotary", rotary(even))
@@ -161,6 +162,8 @@ def mask(draw, queries: int, keys: int, batch: int | None, heads: int):
     if "causal" in options and draw(st.booleans()):
         options["prefix"] = draw(st.integers(1, 2))
         options.pop("window", None)
+    if options.get("causal") == "bottom_right" and "key_lengths" in options and draw(st.booleans()):
+        options["diagonal"] = "own"
     if draw(st.integers(0, 5)) == 0:
         options["fill"] = draw(st.sampled_from(["finfo_min", -1e9, -30]))
     return options

@@ -1,6 +1,7 @@
 """The optional references: what they support, that they agree on random cases, and that a missing package is no error."""
 
 import importlib
+import importlib.util
 import json
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from strategies import raw_cases, resolved
 
 from worked_attention.cases.suites import load_suite
 from worked_attention.referee.arithmetics import Ours, arithmetic, compared, empty_row
-from worked_attention.references import registry
+from worked_attention.references import fused, registry
 from worked_attention.references.registry import LIBRARIES, packages
 from worked_attention.stages.whole import compute
 
@@ -160,3 +161,34 @@ def test_a_missing_package_is_not_installed(project: Path, where):
         assert found["references"][name]["verdict"] == "not installed"
     assert found["references"]["torch.sdpa"]["verdict"] == "pass"
     assert "not installed" in (project / "results" / "conformance.csv").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "shift", "says"),
+    [
+        ({"mask": {"causal": "top_left"}}, 0, True),
+        ({"mask": {"causal": "top_left"}, "extra_key": "zero"}, 0, False),  # the appended key is seen by all, under the hint by none
+        ({"mask": {"causal": "top_left", "prefix": 2}}, 0, False),
+        ({"mask": {"causal": "top_left", "prefix": 1}}, 0, True),  # the first key is seen in any case
+        ({"mask": {"causal": "bottom_right"}, "sizes": {"Lq": 2, "Lk": 5, "d_k": 2}}, 0, False),
+        ({"mask": {"causal": "bottom_right"}, "sizes": {"Lq": 2, "Lk": 5, "d_k": 2}}, 3, True),
+        (
+            {"mask": {"causal": "bottom_right", "key_lengths": [5, 4], "diagonal": "own"}, "sizes": {"B": 2, "Lq": 2, "Lk": 5, "d_k": 2}},
+            3,
+            False,
+        ),
+        ({"mask": {"key_lengths": [2]}}, 0, False),
+    ],
+)
+def test_a_hint_is_given_only_where_it_says_what_the_mask_says(options, shift, says):
+    raw = {"sizes": {"Lq": 3, "d_k": 2}, "parameters": {name: {"grid": {}} for name in ("q_heads", "k_heads", "v_heads")}}
+    assert fused.says(resolved(raw | options), "causal", shift) is says
+
+
+def test_an_option_that_an_adapter_has_never_heard_of_is_unsupported():
+    case = resolved({"sizes": {"Lq": 2, "d_model": 2}, "parameters": {"x": {"grid": {}}}})
+    for library, names in LIBRARIES.items():
+        for name in names:
+            if library == "torch" or all(importlib.util.find_spec(package) for package in packages(library)):
+                found = importlib.import_module(f"worked_attention.references.{library}_{name}")
+                assert "novelty" in (found.supports(case | {"uses": [*case["uses"], "novelty"]}) or ""), name

@@ -205,7 +205,7 @@ def keep(case: dict, p: dict[str, torch.Tensor]) -> torch.Tensor | None:
     def banded(align: str, band: Callable[[int], torch.Tensor]) -> torch.Tensor:
         """`band` of how far the diagonal lies to the right, one for all sequences or one for each."""
         bands = [band({"top_left": 0, "bottom_right": end - rows}[align]) for end in ends]
-        return bands[0] if mask["diagonal"] == "padded" else torch.stack(bands)[:, None]
+        return torch.stack(bands)[:, None] if "B" in dims and mask["diagonal"] == "own" else bands[0]
 
     found = []
     if "causal" in mask:

@@ -35,14 +35,14 @@ def documents(query_documents: list[int], key_documents: list[int]) -> np.ndarra
     return np.equal.outer(query_documents, key_documents)
 
 
-def key_lengths(lengths: list[int], keys: int) -> np.ndarray:
-    """keep [B, 1, 1, Lk]: the first `lengths[b]` keys of sequence b."""
-    return np.arange(keys) < np.array(lengths)[:, None, None, None]
+def by_sequence(lengths: list[int], dims: dict[str, int]) -> np.ndarray:
+    """`lengths` as [B, 1, 1, 1], to be held against [Lq, Lk]; [1, 1] in a case without a batch."""
+    return np.array(lengths).reshape((-1, 1, 1, 1) if "B" in dims else (1, 1))
 
 
 DIAGONAL = {  # from which key `bottom_right` is counted: the last one of all, or each sequence's own last one
-    "padded": lambda mask, keys: keys,
-    "own": lambda mask, keys: np.array(mask["key_lengths"])[:, None, None, None],
+    "padded": lambda mask, dims: dims["Lc"],
+    "own": lambda mask, dims: by_sequence(mask["key_lengths"], dims),
 }
 
 
@@ -53,7 +53,7 @@ def combined(case: dict, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
     """
     mask, dims = case["mask"], case["dims"]
     queries, keys = dims["Lq"], dims["Lc"]
-    ends = DIAGONAL[mask["diagonal"]](mask, keys)
+    ends = DIAGONAL[mask["diagonal"]](mask, dims)
     keeps = []
     if "causal" in mask:
         keeps.append(causal(queries, keys, mask["causal"], mask["prefix"], ends))
@@ -62,8 +62,7 @@ def combined(case: dict, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
     if "documents" in mask:
         keeps.append(documents(mask["documents"]["queries"], mask["documents"]["keys"]))
     if "key_lengths" in mask:
-        keep = key_lengths(mask["key_lengths"], keys)
-        keeps.append(keep if "B" in dims else keep[0])
+        keeps.append(np.arange(keys) < by_sequence(mask["key_lengths"], dims))
     if "mask_keep" in arrays:
         keeps.append(arrays["mask_keep"])
     if "mask_block" in arrays:
