@@ -14,15 +14,19 @@ sys.path.insert(0, SCRIPTS)
 elsewhere = os.environ.get("PYTHONPATH")
 os.environ["PYTHONPATH"] = f"{SCRIPTS}{os.pathsep}{elsewhere}" if elsewhere else SCRIPTS
 
-from imports import modules
+from imports import code
 from worked_attention.cases.strict_yaml import Problems
-from worked_attention.cases.suites import load_config, load_suites
+from worked_attention.plan import Plan
 
 try:
-    config = load_config(Path("config/config.yaml"), config)
-    SUITES = load_suites(config, Path("config/suites"))
+    plan = Plan(config)
 except Problems as problems:
     sys.exit(str(problems))
+
+if "--report" in sys.argv and not Path(plan.place, "summary.html").exists():
+    sys.exit(
+        "Error: there is nothing to report yet; run `snakemake --cores 1` first, with the same --config"
+    )
 
 
 report: "workflow/report/workflow.rst"
@@ -32,6 +36,7 @@ wildcard_constraints:
     suite="[a-z0-9_]+",
 
 
+include: "workflow/rules/terminal.smk"
 include: "workflow/rules/attention.smk"
 include: "workflow/rules/truth.smk"
 include: "workflow/rules/references.smk"
@@ -50,4 +55,4 @@ include: "workflow/rules/export.smk"
 rule all:
     default_target: True
     input:
-        "results/verdict.txt",
+        f"{plan.place}/verdict.txt",

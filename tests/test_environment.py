@@ -16,7 +16,7 @@ import torch
 from conftest import ROOT, run
 
 from worked_attention.files.artifacts import write_json
-from worked_attention.files.environment import VARIABLES, describe, git_state, installed, variables, without_paths
+from worked_attention.files.environment import VARIABLES, describe, git_state, installed, libraries, variables, without_paths
 
 LOCK = ROOT / "envs" / "requirements.txt"
 NO_GIT = {"commit": None, "dirty": None}
@@ -26,7 +26,7 @@ NO_GIT = {"commit": None, "dirty": None}
 def facts(tmp_path_factory: pytest.TempPathFactory) -> dict:
     """environment.json as it is written here."""
     path = tmp_path_factory.mktemp("facts") / "environment.json"
-    write_json(path, describe(NO_GIT, LOCK))
+    write_json(path, describe(NO_GIT, LOCK, libraries()))
     return json.loads(path.read_bytes(), parse_constant=pytest.fail)
 
 
@@ -108,12 +108,18 @@ def test_git_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git("init")
     assert git_state(tmp_path) == {"commit": None, "dirty": False}
     (tmp_path / "file").write_text("1", "utf-8")
-    assert git_state(tmp_path) == {"commit": None, "dirty": True}
+    assert git_state(tmp_path) == {"commit": None, "dirty": False}  # nothing that git knows
     git("add", "file")
+    assert git_state(tmp_path) == {"commit": None, "dirty": True}
     git("commit", "-m", "first")
     assert git_state(tmp_path) == {"commit": git("rev-parse", "HEAD"), "dirty": False}
     (tmp_path / "file").write_text("2", "utf-8")
     assert git_state(tmp_path)["dirty"] is True
+    git("commit", "-a", "-m", "second")
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "suite").write_text("1", "utf-8")
+    git("add", "config")
+    assert git_state(tmp_path)["dirty"] is False
     inner = tmp_path / "inner"
     inner.mkdir()
     assert git_state(inner) == NO_GIT  # somebody else's checkout around the project is not the project's

@@ -3,7 +3,9 @@
 import ast
 import re
 import runpy
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from conftest import ROOT
 from imports import modules
 from worked_attention.cases.strict_yaml import Document
 from worked_attention.cases.suites import RESERVED, load_config, load_suite
+from worked_attention.references.registry import LIBRARIES
 
 SCRIPTS = ROOT / "workflow" / "scripts"
 SCHEMAS = sorted((ROOT / "workflow" / "scripts" / "worked_attention" / "schemas").glob("*.yaml"))
@@ -37,11 +40,10 @@ def rules() -> dict[str, dict[str, str]]:
     return found
 
 
-def code(directives: dict[str, str]) -> list[str]:
-    """What a rule lists as `input: code=`."""
-    call = ast.parse(f"f({directives.get('input', '').strip()})", mode="eval").body
-    keyword = next((keyword.value for keyword in call.keywords if keyword.arg == "code"), None)
-    return eval(compile(ast.Expression(keyword), "code", "eval"), {"modules": modules}) if keyword else []
+def digested(directives: dict[str, str]) -> list[ast.Call]:
+    """The calls of `code(...)` in the params of a rule."""
+    tree = ast.parse(f"f({directives.get('params', '').strip()})", mode="eval")
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "code"]
 
 
 def script(directives: dict[str, str]) -> Path:
@@ -49,7 +51,7 @@ def script(directives: dict[str, str]) -> Path:
 
 
 def imports(source: Path) -> Iterator[Path]:
-    """The modules of workflow/scripts that `source` imports itself; the registry of references stands for all of them."""
+    """The modules of workflow/scripts that `source` imports itself."""
     text = source.read_text("utf-8")
     names = []
     for node in ast.walk(ast.parse(text)):
@@ -62,8 +64,6 @@ def imports(source: Path) -> Iterator[Path]:
         if module.is_file():
             yield module
             yield from (SCRIPTS / folder / "__init__.py" for folder in module.relative_to(SCRIPTS).parents if folder.name)
-    if "worked_attention.references.registry" in names:
-        yield from sorted((SCRIPTS / "worked_attention" / "references").glob("*.py"))
 
 
 def needed(source: Path) -> set[str]:
@@ -85,12 +85,44 @@ def test_rules_are_found():
     assert len(rules()) == len(re.findall(r"^\s*(?:rule|checkpoint)\b", text, re.MULTILINE))
 
 
+@pytest.mark.parametrize("rule", [rule for rule in SCRIPTED if "output" in SCRIPTED[rule]])
+def test_a_rule_digests_its_own_script(rule: str):
+    (call,) = digested(SCRIPTED[rule])
+    assert ast.literal_eval(call.args[0]) == script(SCRIPTED[rule]).stem
+    without = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+    assert without == ({"without": "cases"} if rule in ("parameters", "power") else {})  # these digest the resolved suite instead
+    loads = "worked_attention/cases/suites.py" in " ".join(needed(script(SCRIPTED[rule])))
+    assert bool(without) == loads or rule == "onnx_node_tests"
+
+
 @pytest.mark.parametrize("rule", SCRIPTED)
-def test_code_lists_what_the_script_imports(rule: str):
-    listed = code(SCRIPTED[rule])
-    assert len(listed) == len(set(listed))
-    assert {path for path in listed if path.endswith(".py")} == needed(script(SCRIPTED[rule]))
-    assert all((ROOT / path).is_file() for path in listed)
+def test_code_is_what_the_script_imports(rule: str):
+    source = script(SCRIPTED[rule])
+    assert set(modules(source.stem)) == needed(source) | {source.relative_to(ROOT).as_posix()}
+
+
+def test_an_edit_changes_the_digest_of_those_who_import_it(tmp_path: Path):
+    shutil.copytree(SCRIPTS, tmp_path / "workflow" / "scripts")
+    edited = "workflow/scripts/worked_attention/stages/contexts.py"
+    command = "import imports, sys; print(*(imports.code(name) for name in sys.argv[1:]))"
+    rules = sorted(SCRIPTED)
+
+    def digests() -> list[str]:
+        there = [sys.executable, "-c", command, *(script(SCRIPTED[rule]).stem for rule in rules)]
+        return subprocess.run(there, cwd=tmp_path / "workflow" / "scripts", capture_output=True, text=True, check=True).stdout.split()
+
+    before = digests()
+    with open(tmp_path / edited, "a", encoding="utf-8") as module:
+        module.write("# edited\n")
+    changed = {rule for rule, old, new in zip(rules, before, digests(), strict=True) if old != new}
+    assert changed == {rule for rule in rules if edited in needed(script(SCRIPTED[rule]))}
+    assert "contexts" in changed and "weights" not in changed
+
+
+def test_the_references_of_the_schema_are_those_of_the_registry():
+    schema = Document(SCHEMAS[-1], "suite").data
+    named = [f"{library}.{name}" for library, names in LIBRARIES.items() for name in names]
+    assert schema["properties"]["references"]["items"]["enum"] == named
 
 
 @pytest.mark.parametrize("rule", SCRIPTED)
@@ -102,7 +134,11 @@ def test_a_rule_has_a_log_and_an_environment(rule: str):
 def test_every_script_belongs_to_a_rule():
     used = {script(directives) for directives in SCRIPTED.values()}
     libraries = {ROOT / path for source in used for path in needed(source)}
-    elsewhere = {SCRIPTS / "imports.py"}  # of the Snakefile
+    text = "".join(path.read_text("utf-8") for path in snakefiles())
+    imported = {SCRIPTS / f"{name.replace('.', '/')}.py" for name in re.findall(r"^from ([\w.]+) import", text, re.MULTILINE)}
+    elsewhere = {path for path in imported if path.is_file()}
+    elsewhere |= {ROOT / path for source in elsewhere for path in needed(source)}
+    elsewhere |= set((SCRIPTS / "worked_attention" / "references").glob("*.py"))  # imported by name
     assert set(SCRIPTS.rglob("*.py")) == used | libraries | elsewhere
 
 

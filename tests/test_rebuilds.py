@@ -1,5 +1,6 @@
 """What runs again after an edit, and what never depends on how it was run: a small tree built once, copied for each test."""
 
+import json
 import os
 import re
 import shutil
@@ -9,10 +10,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import contents, copy_project, run
 
+from worked_attention.files.artifacts import read_array, write_array
+
 DRAWN = """
+references: [torch.mha, torch.sdpa, torch.manual]
 cases:
   whole:
     heads: 2
@@ -33,6 +38,7 @@ cases:
 """
 PLAIN = """
 figures: none
+references: [torch.mha, torch.sdpa, torch.manual]
 cases:
   scores:
     parameters: {scaled: [[[0.5, 1.0], [2.0, 3.0]]], v: [[1.0], [2.0]]}
@@ -123,7 +129,7 @@ def test_editing_a_stage_reruns_it_and_what_follows(tree: Path, stage: str) -> N
         module.write("# edited\n")
     expected = {*STAGES[STAGES.index(stage) :], *AFTER}
     expected |= {"figures"} if stage not in ("contexts", "outputs") else set()
-    expected |= {"reference"} if stage in ("parameters", "projections", "scores") else set()  # some peers begin at our queries and masks
+    expected |= {"reference"} if stage == "parameters" else set()
     assert set(pending(tree)) == expected
 
 
@@ -136,6 +142,130 @@ def test_an_edited_stage_is_run(tree: Path) -> None:
     assert rewritten == {"contexts", "outputs", "truth", "comparison"}
     assert results(tree) == numbers
     assert "Nothing to be done" in run(tree).stderr
+
+
+SCRIPTS = ("workflow", "scripts")
+PACKAGE = (*SCRIPTS, "worked_attention")
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        ((*PACKAGE, "cases", "strict_yaml.py"), "did you mean", "perhaps you mean"),
+        ((*PACKAGE, "cases", "suites.py"), "unknown key", "no such key"),
+        ((*PACKAGE, "cases", "sizes.py"), "should be", "ought to be"),
+        ((*PACKAGE, "schemas", "suite.schema.yaml"), "description: The cases by name.", "description: All cases by name."),
+        ((*PACKAGE, "references", "jax_nn.py"), '"""jax.nn', '"""The jax.nn'),
+        (("config", "suites", "plain.yaml"), "figures: none", "figures: none  # which are plain"),
+        (("Snakefile",), "min_version", "min_version"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, tuple) else "",
+)
+def test_an_edit_that_changes_no_result_reruns_nothing(tree: Path, path: tuple, old: str, new: str) -> None:
+    """Words of messages, an adapter whose library no suite here asks for, comments of a suite: all with a new time."""
+    edit(tree.joinpath(*path), old, new)
+    assert pending(tree) == {}
+
+
+def test_a_touched_file_reruns_nothing(tree: Path) -> None:
+    for folder in ("workflow", "config", "envs"):
+        for path in (tree / folder).rglob("*"):
+            path.touch()
+    assert pending(tree) == {}
+
+
+def test_a_file_with_an_older_time_is_computed(tree: Path) -> None:
+    suite = tree / "config" / "suites" / "plain.yaml"
+    edit(suite, "0.5", "0.75")
+    os.utime(suite, (0, 0))
+    assert set(pending(tree)) >= {*STAGES, *AFTER}
+    assert run(tree).returncode == 0
+    assert read_array(tree / "results/plain/parameters/scores/scaled.npy")[0, 0, 0] == 0.75
+    array = tree / "config" / "suites" / "v.npy"
+    write_array(array, np.array([[1.0], [2.0]]))
+    edit(suite, "v: [[1.0], [2.0]]", "v: {file: v.npy}")
+    assert run(tree).returncode == 0
+    assert pending(tree) == {}
+    write_array(array, np.array([[1.0], [3.0]]))
+    os.utime(array, (0, 0))
+    assert pending(tree)["parameters"] == {"plain"}
+
+
+def test_an_edited_adapter_reruns_its_own_library_only(tree: Path) -> None:
+    edit(tree.joinpath(*PACKAGE, "references", "torch_mha.py"), '"""torch.mha', '"""The torch.mha')
+    assert pending(tree) == {"reference": {"plain", "drawn"}, "comparison": {"plain", "drawn"}, "summary": {""}, "verdict": {""}}
+
+
+def test_git_counts_where_code_changed_and_nowhere_else(small: Path) -> None:
+    def git(*words: str) -> None:
+        identity = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid"]
+        subprocess.run(["git", *identity, *words], cwd=small.parent / "git", check=True, capture_output=True)
+
+    tree = Path(shutil.copytree(small, small.parent / "git"))
+    (tree / ".gitignore").write_text("results\n.snakemake\n__pycache__\n", encoding="utf-8")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "all")
+    assert run(tree).returncode == 0
+    (tree / "notes.txt").touch()
+    (tree / "config" / "suites" / "new.yaml.txt").touch()
+    assert pending(tree) == {}
+    edit(tree / "config" / "suites" / "plain.yaml", "0.5", "0.75")
+    assert "environment" not in pending(tree)
+    edit(tree / "profiles" / "default" / "config.yaml", "# ", "# # ")
+    assert "environment" in pending(tree)
+
+
+@pytest.mark.parametrize("how", ["deleted", "emptied", "cut short", "described no more", "its folder gone"])
+def test_a_lost_array_is_made_anew(tree: Path, how: str) -> None:
+    before = results(tree)
+    array = tree / "results/drawn/weights/whole/weights.npy"
+    match how:
+        case "deleted":
+            array.unlink()
+        case "emptied":
+            array.write_bytes(b"")
+        case "cut short":
+            array.write_bytes(array.read_bytes()[:100])
+        case "described no more":
+            array.with_name("stage.json").unlink()
+        case "its folder gone":
+            shutil.rmtree(array.parent.parent)
+    done = run(tree)
+    assert done.returncode == 0, done.stderr
+    name = "stage.json" if how == "described no more" else "weights.npy"
+    assert (f"results/drawn/weights has lost whole/{name}, and is made anew" in done.stderr) == (how != "its folder gone")
+    assert results(tree) == before
+    assert "Nothing to be done" in run(tree).stderr
+
+
+def test_a_hidden_file_is_no_suite(tree: Path) -> None:
+    (tree / "config" / "suites" / "._drawn.yaml").write_bytes(b"\x00\x05\x16\x07")
+    (tree / "config" / "suites" / "._drawn.yml").write_bytes(b"\x00\x05\x16\x07")
+    assert pending(tree) == {}
+
+
+def test_a_run_of_some_suites_leaves_the_summary_of_all(tree: Path) -> None:
+    before = results(tree)
+    done = run(tree, "--config", "suites=[plain]")
+    assert done.returncode == 0, done.stderr
+    after = results(tree)
+    assert {name: after[name] for name in before} == before
+    some = json.loads(after["some-suites/summary.json"])
+    assert list(some["suites"]) == ["plain"]
+    assert pending(tree) == {}
+    done = run(tree, "--report", "report.html")
+    assert done.returncode == 0, done.stderr
+    done = run(tree, "--report", "some.html", "--config", "suites=[plain]")
+    assert done.returncode == 0, done.stderr
+    done = run(tree, "--config", "suites=[drawn,plain]")  # all there are: no other place
+    assert "Nothing to be done" in done.stderr
+
+
+def test_a_report_before_any_run_is_refused(project: Path) -> None:
+    done = run(with_small_suites(project), "--report", "report.html")
+    assert done.returncode != 0
+    assert done.stderr.strip().splitlines()[-1].startswith("Error: there is nothing to report yet")
 
 
 def test_a_removed_case_leaves_nothing_behind(tree: Path) -> None:
@@ -153,7 +283,7 @@ def test_a_removed_case_leaves_nothing_behind(tree: Path) -> None:
     "moment",
     [
         "results/drawn/parameters/removed",  # in the middle of a stage
-        "results/drawn/references/torch/sdpa",  # in a job that other jobs run beside
+        "results/drawn/references/torch/sdpa.npz",  # in a job that other jobs run beside
         "results/drawn/figures/removed.png",
     ],
 )

@@ -8,14 +8,14 @@ verify:  the zip that `--config archive=PATH` names -> what is wrong with it
 rule archive:
     input:
         config="config/config.yaml",
-        suites=expand("config/suites/{suite}.yaml", suite=SUITES),
-        files=sorted({file for suite in SUITES.values() for file in suite["files"]}),
-        summary="results/summary.json",
-        verdict="results/verdict.txt",
-        environment="results/environment.json",
+        suites=expand("config/suites/{suite}.yaml", suite=plan.suites),
+        arrays=plan.files,
+        summary=f"{plan.place}/summary.json",
+        verdict=f"{plan.place}/verdict.txt",
+        environment=f"{plan.place}/environment.json",
         numbers=expand(
             "results/{suite}/{stage}",
-            suite=SUITES,
+            suite=plan.suites,
             stage=[
                 "parameters",
                 "projections",
@@ -26,13 +26,14 @@ rule archive:
                 "comparison",
             ],
         ),
-        references=[folder for suite in SUITES for folder in NOT_ALWAYS[suite].values()],
-        studies=expand("results/studies/{suite}/exact", suite=STUDIED),
-        figures=expand("results/{suite}/figures", suite=DRAWN),
+        beside=[
+            folder for suite in plan.suites for folder in plan.beside(suite).values()
+        ],
+        studies=expand("results/studies/{suite}/exact", suite=plan.studied),
+        figures=expand("results/{suite}/figures", suite=plan.drawn),
         overviews=expand(
-            "results/{suite}/overview.{kind}", suite=DRAWN, kind=["svg", "png"]
+            "results/{suite}/overview.{kind}", suite=plan.drawn, kind=["svg", "png"]
         ),
-        code=modules("archive"),
     log:
         "results/logs/archive.log",
     localrule: True
@@ -40,24 +41,22 @@ rule archive:
         "../../envs/attention.yaml"
     params:
         config={
-            "suites": list(SUITES),
-            "gates": config["gates"],
-            "limits": config["limits"],
+            "suites": list(plan.suites),
+            "gates": plan.config["gates"],
+            "limits": plan.config["limits"],
         },
-        looks=config["looks"],
+        looks=plan.config["looks"],
     script:
         "../scripts/archive.py"
 
 
 rule verify:
-    input:
-        code=modules("verify"),
     log:
         "results/logs/verify.log",
     localrule: True
     conda:
         "../../envs/attention.yaml"
     params:
-        archive=config["archive"],
+        archive=plan.config["archive"],
     script:
         "../scripts/verify.py"

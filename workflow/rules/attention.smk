@@ -1,15 +1,15 @@
 """The stages, in the order of the formulas: suite file -> parameters -> ... -> outputs (-> backward, where a case asks for it).
 
-One job per suite and stage. Every rule lists the modules that its script imports as `code`, so that an edit reruns it.
+One job per suite and stage. What a job depends on besides the results of others stands in `params` as a digest of contents, so that
+an edit reruns it and a touched, commented or older-dated file does not: `code`, its script and all that this imports, and `suite`, what
+the suite says once it is resolved (which is why the modules that read suites are not part of the code here).
 """
 
 
 rule parameters:
     input:
-        suite="config/suites/{suite}.yaml",
-        files=lambda wildcards: SUITES[wildcards.suite]["files"],
-        code=modules("parameters"),
-        schema="workflow/scripts/worked_attention/schemas/suite.schema.yaml",
+        suite=ancient("config/suites/{suite}.yaml"),
+        arrays=begin,
     output:
         directory("results/{suite}/parameters"),
     log:
@@ -17,7 +17,8 @@ rule parameters:
     conda:
         "../../envs/attention.yaml"
     params:
-        limits=config["limits"],
+        suite=lambda wildcards: plan.digest(wildcards.suite),
+        code=code("parameters", without="cases"),
     script:
         "../scripts/parameters.py"
 
@@ -25,13 +26,14 @@ rule parameters:
 rule projections:
     input:
         parameters="results/{suite}/parameters",
-        code=modules("projections"),
     output:
         directory("results/{suite}/projections"),
     log:
         "results/logs/{suite}/projections.log",
     conda:
         "../../envs/attention.yaml"
+    params:
+        code=code("projections"),
     script:
         "../scripts/projections.py"
 
@@ -40,13 +42,14 @@ rule scores:
     input:
         parameters="results/{suite}/parameters",
         projections="results/{suite}/projections",
-        code=modules("scores"),
     output:
         directory("results/{suite}/scores"),
     log:
         "results/logs/{suite}/scores.log",
     conda:
         "../../envs/attention.yaml"
+    params:
+        code=code("scores"),
     script:
         "../scripts/scores.py"
 
@@ -55,13 +58,14 @@ rule weights:
     input:
         parameters="results/{suite}/parameters",
         scores="results/{suite}/scores",
-        code=modules("weights"),
     output:
         directory("results/{suite}/weights"),
     log:
         "results/logs/{suite}/weights.log",
     conda:
         "../../envs/attention.yaml"
+    params:
+        code=code("weights"),
     script:
         "../scripts/weights.py"
 
@@ -71,13 +75,14 @@ rule contexts:
         parameters="results/{suite}/parameters",
         projections="results/{suite}/projections",
         weights="results/{suite}/weights",
-        code=modules("contexts"),
     output:
         directory("results/{suite}/contexts"),
     log:
         "results/logs/{suite}/contexts.log",
     conda:
         "../../envs/attention.yaml"
+    params:
+        code=code("contexts"),
     script:
         "../scripts/contexts.py"
 
@@ -86,22 +91,16 @@ rule outputs:
     input:
         parameters="results/{suite}/parameters",
         contexts="results/{suite}/contexts",
-        code=modules("outputs"),
     output:
         directory("results/{suite}/outputs"),
     log:
         "results/logs/{suite}/outputs.log",
     conda:
         "../../envs/attention.yaml"
+    params:
+        code=code("outputs"),
     script:
         "../scripts/outputs.py"
-
-
-GRADIENTS = {
-    suite
-    for suite in SUITES
-    if any(case["backward"] for case in SUITES[suite]["cases"].values())
-}
 
 
 rule backward:
@@ -112,12 +111,13 @@ rule backward:
         weights="results/{suite}/weights",
         contexts="results/{suite}/contexts",
         outputs="results/{suite}/outputs",
-        code=modules("backward"),
     output:
         directory("results/{suite}/backward"),
     log:
         "results/logs/{suite}/backward.log",
     conda:
         "../../envs/attention.yaml"
+    params:
+        code=code("backward"),
     script:
         "../scripts/backward.py"

@@ -8,39 +8,41 @@ conformance.json, .csv and .svg.
 rule conformance_suite:
     input:
         parameters="results/{suite}/parameters",
-        code=modules("conformance_suite"),
     output:
         "results/{suite}/conformance/{library}.json",
     log:
         "results/logs/{suite}/conformance_{library}.log",
     wildcard_constraints:
-        library="|".join(LIBRARIES),
+        library="|".join(plan.present),
     conda:
         "../../envs/attention.yaml"
     params:
-        gates=config["gates"],
+        gates=plan.config["gates"],
+        names=lambda wildcards: plan.asked(wildcards.suite, wildcards.library),
+        code=lambda wildcards: code(
+            "conformance_suite", *plan.adapters(wildcards.suite, wildcards.library)
+        ),
     script:
         "../scripts/conformance_suite.py"
 
 
 rule conformance:
     input:
-        cells=expand(
-            "results/{suite}/conformance/{library}.json",
-            suite=COMPARED,
-            library=PRESENT,
-        ),
-        environment="results/environment.json",
-        code=modules("conformance"),
+        cells=[
+            f"results/{suite}/conformance/{library}.json"
+            for suite, library in plan.pairs
+        ],
+        environment=f"{plan.place}/environment.json",
     output:
-        json="results/conformance.json",
-        csv="results/conformance.csv",
-        svg="results/conformance.svg",
+        json=f"{plan.place}/conformance.json",
+        csv=f"{plan.place}/conformance.csv",
+        svg=f"{plan.place}/conformance.svg",
     log:
         "results/logs/conformance.log",
     conda:
         "../../envs/attention.yaml"
     params:
-        suites=COMPARED,
+        suites=plan.compared,
+        code=code("conformance"),
     script:
         "../scripts/conformance.py"

@@ -1,17 +1,20 @@
 """What made the numbers: packages, machine, libraries, variables, git. In: the pinned requirements. Out: environment.json.
 
-It is written anew when a package, one of the variables or the state of git changes.
+It is written anew when a package, one of the variables or the state of git changes. What only torch knows of itself was noted by the job
+of the first suite that is compared with it, for to import torch takes as long as that job.
 """
 
 from worked_attention.files.environment import digest, git_state, installed, variables
 
+LOCK = "envs/requirements.txt"
+
 
 rule environment:
     input:
-        lock="envs/requirements.txt",
-        code=modules("environment"),
+        lock=ancient(LOCK),
+        torch=ancient(plan.noted),
     output:
-        "results/environment.json",
+        f"{plan.place}/environment.json",
     log:
         "results/logs/environment.log",
     conda:
@@ -20,5 +23,6 @@ rule environment:
         installed=digest(installed()),
         variables=variables(),
         git=git_state(Path()),
+        code=code("environment", LOCK),
     script:
         "../scripts/environment.py"

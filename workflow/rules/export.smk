@@ -10,18 +10,13 @@ from worked_attention.files.environment import installed
 
 rule export_suite:
     input:
+        unpack(lambda wildcards: plan.backward(wildcards.suite)),
         parameters="results/{suite}/parameters",
         projections="results/{suite}/projections",
         scores="results/{suite}/scores",
         weights="results/{suite}/weights",
         contexts="results/{suite}/contexts",
         outputs="results/{suite}/outputs",
-        backward=branch(
-            lambda wildcards: wildcards.suite in GRADIENTS,
-            then="results/{suite}/backward",
-            otherwise=[],
-        ),
-        code=modules("export_suite"),
     output:
         directory("results/export/{suite}"),
     log:
@@ -30,10 +25,11 @@ rule export_suite:
         "../../envs/attention.yaml"
     params:
         onnx=[package for package in installed() if package.startswith("onnx-")],
+        code=code("export_suite"),
     script:
         "../scripts/export_suite.py"
 
 
 rule export:
     input:
-        expand("results/export/{suite}", suite=SUITES),
+        expand("results/export/{suite}", suite=plan.suites),

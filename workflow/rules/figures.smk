@@ -5,15 +5,12 @@ parameters, scores, weights -> figures/{case}.svg and .png, overview.svg and .pn
 One job per suite; suites with `figures: none` have no such job.
 """
 
-DRAWN = [suite for suite in SUITES if SUITES[suite]["figures"]]
-
 
 rule figures:
     input:
         parameters="results/{suite}/parameters",
         scores="results/{suite}/scores",
         weights="results/{suite}/weights",
-        code=modules("figures"),
     output:
         figures=report(
             directory("results/{suite}/figures"),
@@ -36,6 +33,7 @@ rule figures:
     conda:
         "../../envs/attention.yaml"
     params:
-        looks=config["looks"],
+        looks=plan.config["looks"],
+        code=code("figures"),
     script:
         "../scripts/figures.py"

@@ -11,16 +11,15 @@ There is no declared output, so that the judge looks anew each time: what lies a
 rule judge:
     input:
         template="workflow/report/judge.html.jinja2",
-        code=modules("judge"),
     log:
         "results/logs/judge.log",
     localrule: True
     conda:
         "../../envs/attention.yaml"
     params:
-        submission=config["submission"],
-        suites=list(SUITES),
-        limits=config["limits"],
-        keep_going=config["keep_going"],
+        submission=plan.config["submission"],
+        suites=list(plan.suites),
+        limits=plan.config["limits"],
+        keep_going=plan.config["keep_going"],
     script:
         "../scripts/judge.py"

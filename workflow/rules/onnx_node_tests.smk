@@ -3,11 +3,10 @@
 In: the package. Out: onnx_node_tests.yaml, which holds the tests of Attention as a suite, and onnx_node_tests.json and .txt with the verdicts.
 """
 
+SCHEMA = "workflow/scripts/worked_attention/schemas/suite.schema.yaml"
+
 
 rule onnx_node_tests:
-    input:
-        code=modules("onnx_node_tests"),
-        schema="workflow/scripts/worked_attention/schemas/suite.schema.yaml",
     output:
         suite="results/onnx_node_tests/onnx_node_tests.yaml",
         json="results/onnx_node_tests/verdicts.json",
@@ -17,6 +16,8 @@ rule onnx_node_tests:
     conda:
         "../../envs/attention.yaml"
     params:
-        limits=config["limits"],
+        limits=plan.config["limits"],
+        versions=plan.versions("onnxruntime"),
+        code=code("onnx_node_tests", SCHEMA),
     script:
         "../scripts/onnx_node_tests.py"

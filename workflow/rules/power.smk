@@ -6,19 +6,17 @@ all suites -> power.json, power.csv
 
 rule power:
     input:
-        suites=expand("config/suites/{suite}.yaml", suite=SUITES),
-        files=sorted({file for suite in SUITES.values() for file in suite["files"]}),
-        schema="workflow/scripts/worked_attention/schemas/suite.schema.yaml",
-        code=modules("power"),
+        suites=ancient(expand("config/suites/{suite}.yaml", suite=plan.suites)),
+        arrays=ancient(plan.files),
     output:
-        json="results/power.json",
-        csv="results/power.csv",
+        json=f"{plan.place}/power.json",
+        csv=f"{plan.place}/power.csv",
     log:
         "results/logs/power.log",
     conda:
         "../../envs/attention.yaml"
     params:
-        suites=list(SUITES),
-        limits=config["limits"],
+        suites={suite: plan.digest(suite) for suite in plan.suites},
+        code=code("power", without="cases"),
     script:
         "../scripts/power.py"

@@ -1,54 +1,44 @@
 """What others compute from the same parameters, and how far it is from ours.
 
-In: a suite's parameters and stages. Out: references/{library} (arrays by reference and case) and comparison/{case}.json.
-A library that is not installed has no job; the comparison says so.
+In: a suite's parameters and stages. Out: references/{library}/{name}.npz, and comparison/{case}.json.
+A library that is not installed has no job; the comparison says so. The adapters of a suite's references count as code of their own
+jobs alone, and so do the versions of their packages and the variables that change last bits.
 """
 
-from worked_attention.references.registry import LIBRARIES, present
-
-PRESENT = present()
-COMPARED = [suite for suite in SUITES if SUITES[suite]["references"] == "all"]
-ASKED = {suite: PRESENT if suite in COMPARED else [] for suite in SUITES}
-MISSING = {
-    suite: (
-        [name for name in LIBRARIES if name not in PRESENT] if suite in COMPARED else []
-    )
-    for suite in SUITES
-}
-NOT_ALWAYS = {  # folders that not every suite has
-    suite: BACKWARD[suite]
-    | {library: f"results/{suite}/references/{library}" for library in ASKED[suite]}
-    | {name: f"results/{suite}/{name}" for name in ["truth"] if ASKED[suite]}
-    for suite in SUITES
-}
+from worked_attention.files.environment import variables
 
 
 rule reference:
     input:
         parameters="results/{suite}/parameters",
-        code=modules("reference"),
     output:
         directory("results/{suite}/references/{library}"),
     log:
         "results/logs/{suite}/reference_{library}.log",
     wildcard_constraints:
-        library="|".join(LIBRARIES),
+        library="|".join(plan.present),
     conda:
         "../../envs/attention.yaml"
+    params:
+        names=lambda wildcards: plan.asked(wildcards.suite, wildcards.library),
+        versions=lambda wildcards: plan.versions(wildcards.library),
+        variables=variables(),
+        code=lambda wildcards: code(
+            "reference", *plan.adapters(wildcards.suite, wildcards.library)
+        ),
     script:
         "../scripts/reference.py"
 
 
 rule comparison:
     input:
-        unpack(lambda wildcards: NOT_ALWAYS[wildcards.suite]),
+        unpack(lambda wildcards: plan.beside(wildcards.suite)),
         parameters="results/{suite}/parameters",
         projections="results/{suite}/projections",
         scores="results/{suite}/scores",
         weights="results/{suite}/weights",
         contexts="results/{suite}/contexts",
         outputs="results/{suite}/outputs",
-        code=modules("comparison"),
     output:
         directory("results/{suite}/comparison"),
     log:
@@ -56,7 +46,8 @@ rule comparison:
     conda:
         "../../envs/attention.yaml"
     params:
-        gates=config["gates"],
-        missing=lambda wildcards: MISSING[wildcards.suite],
+        gates=plan.config["gates"],
+        references=lambda wildcards: plan.references(wildcards.suite),
+        code=code("comparison"),
     script:
         "../scripts/comparison.py"

@@ -6,8 +6,6 @@ parameters -> studies/{suite}/measured/costs.* (seconds; only `snakemake --cores
 One job per suite; suites without `studies` have no such job.
 """
 
-STUDIED = [suite for suite in SUITES if SUITES[suite]["studies"]]
-
 
 rule studies:
     input:
@@ -15,7 +13,6 @@ rule studies:
         scores="results/{suite}/scores",
         weights="results/{suite}/weights",
         outputs="results/{suite}/outputs",
-        code=modules("studies"),
     output:
         report(
             directory("results/studies/{suite}/exact"),
@@ -30,7 +27,8 @@ rule studies:
     conda:
         "../../envs/attention.yaml"
     params:
-        looks=config["looks"],
+        looks=plan.config["looks"],
+        code=code("studies"),
     script:
         "../scripts/studies.py"
 
@@ -38,7 +36,6 @@ rule studies:
 rule measured_costs:
     input:
         parameters="results/{suite}/parameters",
-        code=modules("measured_costs"),
     output:
         directory("results/studies/{suite}/measured"),
     log:
@@ -46,14 +43,12 @@ rule measured_costs:
     conda:
         "../../envs/attention.yaml"
     params:
-        looks=config["looks"],
+        looks=plan.config["looks"],
+        code=code("measured_costs"),
     script:
         "../scripts/measured_costs.py"
 
 
 rule measured:
     input:
-        expand(
-            "results/studies/{suite}/measured",
-            suite=[suite for suite in STUDIED if "costs" in SUITES[suite]["studies"]],
-        ),
+        expand("results/studies/{suite}/measured", suite=plan.timed),

@@ -1,45 +1,50 @@
 """All suites at a glance, and the last word: a table on the terminal, and an error if a comparison failed.
 
 In: the comparisons. Out: summary.json, summary.html, summary.txt, and verdict.txt, which exists only if every comparison passed.
+They stand in results/; those of a run of some suites (`--config 'suites=[...]'`) in results/some-suites/, beside and not in place of them.
 """
+
+SUMMARY_PAGE = "workflow/report/summary.html.jinja2"
 
 
 rule summary:
     input:
-        comparisons=expand("results/{suite}/comparison", suite=SUITES),
-        template="workflow/report/summary.html.jinja2",
-        code=modules("summary"),
+        comparisons=expand("results/{suite}/comparison", suite=plan.suites),
+        template=ancient(SUMMARY_PAGE),
     output:
-        json="results/summary.json",
+        json=f"{plan.place}/summary.json",
         html=report(
-            "results/summary.html",
+            f"{plan.place}/summary.html",
             caption="../report/summary.rst",
             category="Summary",
         ),
-        text="results/summary.txt",
+        text=f"{plan.place}/summary.txt",
     log:
         "results/logs/summary.log",
     localrule: True
     conda:
         "../../envs/attention.yaml"
+    params:
+        code=code("summary", SUMMARY_PAGE),
     script:
         "../scripts/summary.py"
 
 
 rule verdict:
     input:
-        json="results/summary.json",
-        text="results/summary.txt",
-        environment="results/environment.json",
-        figures=expand("results/{suite}/figures", suite=DRAWN),
-        studies=expand("results/studies/{suite}/exact", suite=STUDIED),
-        code=modules("verdict"),
+        json=f"{plan.place}/summary.json",
+        text=f"{plan.place}/summary.txt",
+        environment=f"{plan.place}/environment.json",
+        figures=expand("results/{suite}/figures", suite=plan.drawn),
+        studies=expand("results/studies/{suite}/exact", suite=plan.studied),
     output:
-        "results/verdict.txt",
+        f"{plan.place}/verdict.txt",
     log:
         "results/logs/verdict.log",
     localrule: True
     conda:
         "../../envs/attention.yaml"
+    params:
+        code=code("verdict"),
     script:
         "../scripts/verdict.py"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from worked_attention.files.artifacts import logged, read_cases, write_json
 from worked_attention.referee.arithmetics import Ours, compared, recast
-from worked_attention.references.registry import LIBRARIES, adapter
+from worked_attention.references.registry import adapter
 from worked_attention.stages.dtypes import DTYPES, usual_precision
 from worked_attention.stages.whole import from_parameters
 
@@ -30,7 +30,7 @@ def cell(module, ours: Ours) -> dict:
 
 with logged(snakemake.log[0]):  # noqa: F821
     library = snakemake.wildcards.library  # noqa: F821
-    modules = {f"{library}.{name}": adapter(library, name) for name in LIBRARIES[library]}
+    modules = {f"{library}.{name}": adapter(library, name) for name in snakemake.params.names}  # noqa: F821
     found: dict = {}
     for case, arrays in read_cases(snakemake.input):  # noqa: F821
         cells: dict = {name: {} for name, module in modules.items() if module}

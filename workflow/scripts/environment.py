@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
-from worked_attention.files.artifacts import logged, write_json
-from worked_attention.files.environment import describe
+from worked_attention.files.artifacts import logged, read_json, write_json
+from worked_attention.files.environment import describe, libraries
 
 with logged(snakemake.log[0]):
-    write_json(Path(snakemake.output[0]), describe(dict(snakemake.params.git), Path(snakemake.input.lock)))
+    noted = [read_json(Path(folder, "libraries.json")) for folder in snakemake.input.torch]
+    loaded = noted[0] if noted else libraries()
+    write_json(Path(snakemake.output[0]), describe(dict(snakemake.params.git), Path(snakemake.input.lock), loaded))

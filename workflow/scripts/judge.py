@@ -12,14 +12,13 @@ from worked_attention.referee.outcome import WORDS, objection
 from worked_attention.referee.report import judge_all, table
 from worked_attention.referee.submissions import Submission, Unreadable
 
-for stream in (sys.stdout, sys.stderr):
-    stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-path = snakemake.params.submission
-if not path:
-    sys.exit("Error: which submission? Say `snakemake --cores 1 judge --config submission=PATH`, a folder or a Python file")
-folder = Path("config/suites")
-submission, verdict, said = None, None, []
+sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+path, folder = snakemake.params.submission, Path("config/suites")
 with logged(snakemake.log[0]):
+    if not path:
+        sys.exit("Error: which submission? Say `snakemake --cores 1 judge --config submission=PATH`, a folder or a Python file")
+    said = []
+    submission = verdict = None
     suites = {name: load_suite(folder / f"{name}.yaml", snakemake.params.limits) for name in snakemake.params.suites}
     try:
         submission = Submission(Path(path), suites, dict.fromkeys(suites, folder))
@@ -30,14 +29,13 @@ with logged(snakemake.log[0]):
     if submission and submission.output:
         write_text(results / "output.txt", submission.output)
         said.append(f"What it printed: {results.as_posix()}/output.txt")
-    if verdict:
-        write_json(results / "verdict.json", verdict)
-        template = Environment(autoescape=True, trim_blocks=True).from_string(Path(snakemake.input.template).read_text("utf-8"))
-        write_text(results / "verdict.html", template.render(verdict=verdict, words=WORDS))
-        said.append(f"The whole of it: {results.as_posix()}/verdict.json and verdict.html")
-if not verdict:
-    sys.exit(printable("; ".join(said)))
-print("\n" + table(verdict) + "\n".join(said), flush=True)
-against = objection(verdict["counts"], ("convention", "unsupported"))
-if against and not snakemake.params.keep_going:
-    sys.exit(f"Error: submission {path}: {against}; `--config keep_going=true` ends without an error all the same")
+    if not verdict:
+        sys.exit(printable("; ".join(said)))
+    write_json(results / "verdict.json", verdict)
+    template = Environment(autoescape=True, trim_blocks=True).from_string(Path(snakemake.input.template).read_text("utf-8"))
+    write_text(results / "verdict.html", template.render(verdict=verdict, words=WORDS))
+    said.append(f"The whole of it: {results.as_posix()}/verdict.json and verdict.html")
+    print("\n" + table(verdict) + "\n".join(said), flush=True)
+    against = objection(verdict["counts"], ("convention", "unsupported"))
+    if against and not snakemake.params.keep_going:
+        sys.exit(f"Error: submission {path}: {against}; `--config keep_going=true` ends without an error all the same")

@@ -6,22 +6,20 @@ from pathlib import Path
 
 from worked_attention.files.artifacts import logged, write_json, write_text
 
-with logged(snakemake.log[0]):
-    there = find_spec("onnx") is not None
-    if there:
-        from worked_attention.cases.suites import load_suite
-        from worked_attention.conformance.onnx_node_tests import collect, judge, report, suite
-
-        tests = collect()
-        path = Path(snakemake.output.suite)
-        write_json(path, suite(tests))
-        found = judge(tests, load_suite(path, snakemake.params.limits)["cases"])
-        text = report(found)
-        write_json(Path(snakemake.output.json), found)
-        write_text(Path(snakemake.output.text), text)
-if not there:
-    sys.exit("Error: the package onnx is not installed; pip install -r envs/requirements-references.txt")
 sys.stdout.reconfigure(encoding="utf-8")
-print(f"\n{text}", flush=True)
-if wrong := [name for name, test in found["tests"].items() if test["ours"]["verdict"] == "fail"]:
-    sys.exit(f"Error: our stages do not reproduce {', '.join(wrong)}")
+with logged(snakemake.log[0]):
+    if find_spec("onnx") is None:
+        sys.exit("Error: the package onnx is not installed; pip install -r envs/requirements-references.txt")
+    from worked_attention.cases.suites import load_suite
+    from worked_attention.conformance.onnx_node_tests import collect, judge, report, suite
+
+    tests = collect()
+    path = Path(snakemake.output.suite)
+    write_json(path, suite(tests))
+    found = judge(tests, load_suite(path, snakemake.params.limits)["cases"])
+    text = report(found)
+    write_json(Path(snakemake.output.json), found)
+    write_text(Path(snakemake.output.text), text)
+    print(f"\n{text}", flush=True)
+    if wrong := [name for name, test in found["tests"].items() if test["ours"]["verdict"] == "fail"]:
+        sys.exit(f"Error: our stages do not reproduce {', '.join(wrong)}")

@@ -1,14 +1,14 @@
-"""Rule parameters: one suite file to resolved cases and the arrays that they start from."""
+"""Rule parameters: one suite file, whose limits the Snakefile has checked, to resolved cases and the arrays that they start from."""
 
 from pathlib import Path
 
-from worked_attention.cases.suites import load_suite
+from worked_attention.cases.suites import UNLIMITED, load_suite
 from worked_attention.files.artifacts import logged, write_json, write_stage
 from worked_attention.stages import parameters
 
 with logged(snakemake.log[0]):
     source, output = Path(snakemake.input.suite), Path(snakemake.output[0])
-    suite = load_suite(source, snakemake.params.limits)
+    suite = load_suite(source, UNLIMITED)
     for name, case in suite["cases"].items():
         write_stage(output / name, "parameters", case, parameters.stage(case, source.parent))
         write_json(output / name / "case.json", case)

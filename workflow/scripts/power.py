@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from worked_attention.cases.suites import load_suite
+from worked_attention.cases.suites import UNLIMITED, load_suite
 from worked_attention.files.artifacts import logged, write_json, write_text
 from worked_attention.referee.power import power
 
 folder = Path("config/suites")
 with logged(snakemake.log[0]):
-    suites = {name: load_suite(folder / f"{name}.yaml", snakemake.params.limits) for name in snakemake.params.suites}
+    suites = {name: load_suite(folder / f"{name}.yaml", UNLIMITED) for name in snakemake.params.suites}
     matrix = power(suites, folder)
     rows = [
         f"{name},{entry['stage']},{case},{word}"
@@ -16,8 +16,8 @@ with logged(snakemake.log[0]):
         for word in ("caught", "missed")
         for case in entry[word]
     ]
-write_json(Path(snakemake.output.json), matrix)
-write_text(Path(snakemake.output.csv), "\n".join(["mistake,stage,case,word", *rows]) + "\n")
+    write_json(Path(snakemake.output.json), matrix)
+    write_text(Path(snakemake.output.csv), "\n".join(["mistake,stage,case,word", *rows]) + "\n")
 print(f"\n{len(matrix['mistakes'])} mistakes, {len(matrix['nothing_new'])} cases that catch nothing new (in {snakemake.output.json})")
 for name in matrix["uncaught"]:
     print(f"caught by no case: {name}, {matrix['mistakes'][name]['sentence']}", flush=True)

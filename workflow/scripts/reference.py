@@ -1,10 +1,11 @@
-"""Rule reference: every reference of one library on every case of one suite."""
+"""Rule reference: the references of one library that a suite asks for, on every case of the suite."""
 
 import gc
 from pathlib import Path
 
-from worked_attention.files.artifacts import logged, read_arrays, read_suite, write_array, write_json
-from worked_attention.references.registry import LIBRARIES, adapter
+from worked_attention.files.artifacts import logged, packed, read_arrays, read_suite, write_json
+from worked_attention.files.environment import libraries, without_paths
+from worked_attention.references.registry import adapter
 
 gc.disable()  # what a library makes while it is imported stays; to search that for garbage takes a tenth of this job
 
@@ -12,15 +13,18 @@ with logged(snakemake.log[0]):
     library, output = snakemake.wildcards.library, Path(snakemake.output[0])
     parameters = Path(snakemake.input.parameters)
     cases = read_suite(parameters)[1]
-    for name in LIBRARIES[library]:
+    for name in snakemake.params.names:
         module = adapter(library, name)
         said: dict = {"installed": module is not None, "unsupported": {}, "convention": {}}
-        for case in cases if module else []:
-            if reason := module.supports(case):
-                said["unsupported"][case["name"]] = reason
-                continue
-            if other := module.convention(case):
-                said["convention"][case["name"]] = other
-            for array, value in module.run(case, read_arrays(parameters / case["name"])).items():
-                write_array(output / name / case["name"] / f"{array}.npy", value)
-        write_json(output / name / "said.json", said)
+        with packed(output / f"{name}.npz") as put:
+            for case in cases if module else []:
+                if reason := module.supports(case):
+                    said["unsupported"][case["name"]] = reason
+                    continue
+                if other := module.convention(case):
+                    said["convention"][case["name"]] = other
+                for array, value in module.run(case, read_arrays(parameters / case["name"])).items():
+                    put(case["name"], array, value)
+        write_json(output / f"{name}.json", said)
+    if library == "torch":  # what it says of itself is part of the environment
+        write_json(output / "libraries.json", without_paths(libraries()))

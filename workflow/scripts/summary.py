@@ -15,4 +15,4 @@ with logged(snakemake.log[0]):
         Path(snakemake.output.html),
         template.render(summary=summary, rows=rows, references=list(dict.fromkeys(name for row in rows for name in row["references"]))),
     )
-    write_text(Path(snakemake.output.text), table(summary))
+    write_text(Path(snakemake.output.text), table(summary, snakemake.output.html))

@@ -4,19 +4,20 @@ from pathlib import Path
 
 import numpy as np
 
-from worked_attention.files.artifacts import logged, read_cases, write_array, write_json
+from worked_attention.files.artifacts import logged, packed, read_cases, write_json
 from worked_attention.referee.bounds.contracts import roundoffs
 from worked_attention.referee.bounds.whole import bounds, centres
 from worked_attention.referee.compare import compare_arrays, verdict_on
 from worked_attention.referee.truth.whole import truth
 
 with logged(snakemake.log[0]):
-    output = Path(snakemake.output[0])
-    output.mkdir(parents=True, exist_ok=True)
-    for case, ours in read_cases(snakemake.input):
-        allowed = bounds(case, centres(case, ours), *roundoffs(case))
-        checked = {}
-        for name, (exact, radius) in truth(case, ours).items():
-            write_array(output / case["name"] / f"{name}.npy", np.stack([exact, radius], axis=-1))
-            checked[name] = compare_arrays(exact, ours[name], allowed[name] + radius)
-        write_json(output / case["name"] / "truth.json", verdict_on(checked))
+    output, verdicts = Path(snakemake.output[0]), {}
+    with packed(output / "truth.npz") as put:
+        for case, ours in read_cases(snakemake.input):
+            allowed = bounds(case, centres(case, ours), *roundoffs(case))
+            checked = {}
+            for name, (exact, radius) in truth(case, ours).items():
+                put(case["name"], name, np.stack([exact, radius], axis=-1))
+                checked[name] = compare_arrays(exact, ours[name], allowed[name] + radius)
+            verdicts[case["name"]] = verdict_on(checked)
+    write_json(output / "truth.json", verdicts)

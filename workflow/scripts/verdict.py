@@ -4,13 +4,12 @@ import sys
 from pathlib import Path
 
 from worked_attention.files.artifacts import logged, read_json, write_text
-from worked_attention.files.summary import failure_line
+from worked_attention.files.summary import failure_lines
 
+sys.stdout.reconfigure(encoding="utf-8")
 with logged(snakemake.log[0]):
     text = Path(snakemake.input.text).read_text("utf-8")
-    failures = read_json(snakemake.input.json)["failures"]
-sys.stdout.reconfigure(encoding="utf-8")
-print(f"\n{text}", flush=True)
-if failures:
-    sys.exit("\n".join(f"Error: {failure_line(failure)}" for failure in failures))
-write_text(Path(snakemake.output[0]), text)
+    print(f"\n{text}", flush=True)
+    if lines := failure_lines(read_json(snakemake.input.json)["failures"], snakemake.input.json):
+        sys.exit("\n".join(lines))
+    write_text(Path(snakemake.output[0]), text)

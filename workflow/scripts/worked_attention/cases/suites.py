@@ -18,6 +18,7 @@ from worked_attention.cases.words import did_you_mean, kind, short, shown
 NAME = re.compile(r"[a-z0-9_]+")
 RESERVED = ("archive", "logs", "studies", "conformance", "judge", "export", "power", "onnx_node_tests")  # folders of results/
 NOT_INHERITED = ("title", "look", "extends", "claims")
+UNLIMITED = {"max_array_mb": math.inf}  # the limits for a suite that was checked before
 
 
 def load_config(path: Path, overrides: dict) -> dict:
@@ -63,10 +64,15 @@ def _as_meant(given: Any, rule: dict) -> Any:
     return given
 
 
+def suites_in(folder: Path) -> dict[str, Path]:
+    """The files of suites in `folder` by name; a hidden file, such as some systems put beside each file that they copy, is none."""
+    return {path.stem: path for path in sorted(folder.glob("[!.]*.yaml"))}
+
+
 def load_suites(config: dict, folder: Path) -> dict[str, dict]:
     """Every suite that `config` names, from `folder`, by name: {description, figures, studies, files, cases}. Raises `Problems`."""
-    found = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-    misnamed = [path for path in sorted(folder.glob("*.[yY]*")) if path.suffix.lower() in (".yml", ".yaml") and path.suffix != ".yaml"]
+    found = suites_in(folder)
+    misnamed = [path for path in sorted(folder.glob("[!.]*.[yY]*")) if path.suffix.lower() in (".yml", ".yaml") and path.suffix != ".yaml"]
     problems = [Problem(path.as_posix(), None, None, None, "the name of a suite ends in .yaml; rename the file") for path in misnamed]
     names = list(found) if config["suites"] == "all" else config["suites"]
     if not names and not misnamed:

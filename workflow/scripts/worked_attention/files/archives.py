@@ -5,8 +5,8 @@ with one date and the same permissions. manifest.json tells format, digest, and 
 
     digest = sha256 of a line "sha256  path" for each input and number, in the order of the paths
 
-Inputs and numbers are the suites, the parameter files, config.json, every array and every case.json. Figures, looks,
-comparisons and the environment are in the manifest but not in the digest.
+Inputs and numbers are the suites, the parameter files, config.json, every .npy and .npz, and every case.json. Figures, looks, comparisons
+and the environment are in the manifest but not in the digest.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from typing import BinaryIO
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-COUNTED = re.compile(r"config\.json|config/suites/.*|results/.*\.npy|results/.*/case\.json", re.DOTALL)
+COUNTED = re.compile(r"config\.json|config/suites/.*|results/.*\.np[yz]|results/.*/case\.json", re.DOTALL)
 CHUNK = 1 << 20
 DAMAGE = (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, OverflowError, struct.error)  # all that reading a bad zip raises
 

@@ -1,6 +1,7 @@
 """Reading and writing what passes between the stages: .npy arrays, strict JSON, one folder per case.
 
-results/{suite}/{stage}/{case}/{array}.npy and stage.json
+results/{suite}/{stage}/{case}/{array}.npy and stage.json. What only stands beside the stages, truth and references, has one .npz a suite,
+with a member {case}/{array}.npy for each array: a file of its own for each costs more than to compute it.
 """
 
 import gc
@@ -8,6 +9,7 @@ import json
 import os
 import sys
 import traceback
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from functools import lru_cache
@@ -48,9 +50,44 @@ def write_text(path: Path, text: str) -> None:
 
 def write_array(path: Path, array: np.ndarray) -> None:
     """Write `array` as .npy: C order, no pickles."""
-    npy = BytesIO()  # np.save asks a real file for its position several times, which costs more than writing a small array
+    npy = _npy(array)
+    write_bytes(path, lambda file: file.write(npy))
+
+
+def _npy(array: np.ndarray) -> memoryview:
+    """The bytes of `array` as a .npy file; np.save asks a real file for its position several times, which costs more than a small array."""
+    npy = BytesIO()
     np.save(npy, np.ascontiguousarray(array), allow_pickle=False)
-    write_bytes(path, lambda file: file.write(npy.getbuffer()))
+    return npy.getbuffer()
+
+
+@contextmanager
+def packed(path: Path) -> Iterator[Callable[[str, str, np.ndarray], None]]:
+    """Give `put(case, name, array)`, and write all that was put to `path` as .npz; its bytes depend on what was put alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = f"{path}.part"
+    with zipfile.ZipFile(temporary, "w") as archive:
+
+        def put(case: str, name: str, array: np.ndarray) -> None:
+            member = zipfile.ZipInfo(f"{case}/{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            member.create_system = 3
+            archive.writestr(member, _npy(array))
+
+        yield put
+    os.replace(temporary, path)
+
+
+class Packed:
+    """What `packed` wrote, case by case: read the arrays of one as Packed(path)["case"], by name; {} for a case of which none were put."""
+
+    def __init__(self, path: Path):
+        self.archive = zipfile.ZipFile(path)
+        self.members: dict[str, list[str]] = {}
+        for name in self.archive.namelist():
+            self.members.setdefault(name.split("/")[0], []).append(name)
+
+    def __getitem__(self, case: str) -> dict[str, np.ndarray]:
+        return {name.split("/")[1][:-4]: _array(self.archive.read(name)) for name in sorted(self.members.get(case, []))}
 
 
 def write_json(path: Path, value: object) -> None:
@@ -86,7 +123,10 @@ def values(array: np.ndarray) -> list:
 
 def read_array(path: Path) -> np.ndarray:
     """What `write_array` wrote; .npy has no name for bfloat16 and stores it as two bytes without meaning."""
-    npy = path.read_bytes()
+    return _array(path.read_bytes())
+
+
+def _array(npy: bytes) -> np.ndarray:
     start = 10 + int.from_bytes(npy[8:10], "little")  # the header's length stands in bytes 8 and 9, the header follows
     shape, dtype = _header(npy[:start])
     return np.frombuffer(npy, bfloat16 if dtype.kind == "V" else dtype, offset=start).reshape(shape).copy()
@@ -141,15 +181,21 @@ def read_cases(inputs) -> Iterator[tuple[dict, dict[str, np.ndarray]]]:
         arrays: dict[str, np.ndarray] = {}
         for folder in folders:
             arrays |= read_arrays(folder / case["name"])
+            if lost := [name for name in case["arrays"][folder.name] if name not in arrays]:
+                sys.exit(f"Error: {folder.as_posix()}/{case['name']} has lost {lost[0]}.npy; `snakemake --cores 1` makes it anew")
         yield case, arrays
 
 
 @contextmanager
 def logged(path: str) -> Iterator[None]:
-    """Everything that is said on stderr, and the traceback if there is one, goes to the rule's log."""
-    with open(path, "w", encoding="utf-8") as log, redirect_stderr(log):
+    """What is said on stderr, the words of sys.exit, and the traceback if there is one, go to the rule's log, which the run ends with."""
+    with open(path, "w", encoding="utf-8", errors="backslashreplace") as log, redirect_stderr(log):
         try:
             yield
+        except SystemExit as error:
+            if isinstance(error.code, str):
+                print(error.code, file=log)
+            sys.exit(1 if error.code else 0)
         except Exception:
             traceback.print_exc()
             sys.exit(1)

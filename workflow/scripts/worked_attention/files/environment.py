@@ -48,11 +48,14 @@ def variables() -> list[str]:
 
 
 def git_state(root: Path) -> dict:
-    """{commit, dirty} of the checkout at `root`; both None if it is none, or if there is no git."""
+    """{commit, dirty} of the checkout at `root`; both None if it is none, or if there is no git.
+
+    dirty: whether a file that git knows differs from the commit; one in config/ does not count, for what it says stands in the results.
+    """
     unknown = {"commit": None, "dirty": None}
     if not (root / ".git").exists():
         return unknown
-    command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch"]
+    command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no", "--", ".", ":(exclude)config"]
     try:
         said = subprocess.run(command, cwd=root, capture_output=True, check=True, timeout=20).stdout
     except (OSError, subprocess.SubprocessError):
@@ -62,12 +65,8 @@ def git_state(root: Path) -> dict:
     return {"commit": None if commit == "(initial)" else commit, "dirty": any(not line.startswith("#") for line in lines)}
 
 
-def describe(git: dict, lock: Path) -> dict:
-    """Everything of environment.json. git: from `git_state`; lock: the pinned requirements."""
-    import numpy  # noqa: F401  both are loaded first, so that threadpoolctl sees their libraries
-    import threadpoolctl
-    import torch
-
+def describe(git: dict, lock: Path, loaded: dict) -> dict:
+    """Everything of environment.json. git: from `git_state`; lock: the pinned requirements; loaded: from `libraries`."""
     facts = {
         "python": {
             "version": platform.python_version(),
@@ -83,18 +82,29 @@ def describe(git: dict, lock: Path) -> dict:
         },
         "cpu": _cpu(),
         "numpy": _numpy(),
+        **loaded,
+        "variables": {name: os.environ.get(name) for name in VARIABLES},
+        "git": git,
+        "lock": {"file": lock.name, "sha256": hashlib.sha256(lock.read_bytes()).hexdigest()},
+    }
+    return without_paths(facts)
+
+
+def libraries() -> dict:
+    """{thread_pools, torch, modes}: what the libraries that compute say of themselves once they are loaded."""
+    import numpy  # noqa: F401  both are loaded first, so that threadpoolctl sees their libraries
+    import threadpoolctl
+    import torch
+
+    return {
         "thread_pools": sorted(threadpoolctl.threadpool_info(), key=lambda pool: (pool["user_api"], pool["prefix"], pool["filepath"])),
         "torch": {
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
             "config": _lines(torch.__config__.show()),
             "parallel": _lines(torch.__config__.parallel_info()),
         },
-        "variables": {name: os.environ.get(name) for name in VARIABLES},
         "modes": _modes(),
-        "git": git,
-        "lock": {"file": lock.name, "sha256": hashlib.sha256(lock.read_bytes()).hexdigest()},
     }
-    return without_paths(facts)
 
 
 def without_paths(value):

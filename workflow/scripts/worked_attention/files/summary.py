@@ -1,9 +1,26 @@
 """All suites at a glance: counts by verdict, errata and failures."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from worked_attention.files.artifacts import read_json
+
+VERDICTS = {  # of a reference on a case: the word in the JSON, and that above the column of a table
+    "pass": "passed",
+    "fail": "failed",
+    "undecided": "undecided",
+    "convention": "other convention",
+    "unsupported": "cannot run it",
+}
+TOLD = 24  # errata and failures that are told one by one on a terminal
+COLUMNS: dict[str, Callable[[dict], object]] = {  # of the table of suites: what stands above, and the cell from a suite of the summary
+    "cases": lambda suite: suite["cases"],
+    "claims": lambda suite: suite["claims"]["checked"],
+    "errata": lambda suite: suite["claims"]["errata"],
+    "truth": lambda suite: _truth(suite["references"].get("truth")),
+    **{heading: lambda suite, word=word: _sum(_others(suite), word) for word, heading in VERDICTS.items()},
+}
 
 
 def summarise(folders: list[Path]) -> tuple[dict, list[dict]]:
@@ -44,39 +61,69 @@ def _worst(result: dict) -> dict:
     return said | (dict(zip(("max_abs", "ulp", "array"), max(measured), strict=True)) if measured else {})
 
 
-def table(summary: dict) -> str:
-    """The summary as text: a row per suite, then the errata and the failures."""
-    references = list(dict.fromkeys(name for suite in summary["suites"].values() for name in suite["references"]))
-    rows = [["suite", "cases", "claims", "errata", *references]]
-    for name, suite in summary["suites"].items():
-        cells = [_cell(suite["references"].get(reference, {})) for reference in references]
-        rows.append([name, str(suite["cases"]), str(suite["claims"]["checked"]), str(suite["claims"]["errata"]), *cells])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    lines.append("pass/cases; +nc: follows another named convention; -: runs none of them. Reasons: results/summary.html")
-    if summary["errata"]:
-        lines.append(f"\n{len(summary['errata'])} printed numbers are wrong (errata):")
-        lines += [f"  {_place(e)} {e['array']}{e['index']}: printed {e['printed']}, right {e['rounded']}" for e in summary["errata"]]
-    lines += [""] * bool(summary["failures"]) + [failure_line(failure) for failure in summary["failures"]]
+def table(summary: dict, page: str) -> str:
+    """The summary as text, at most 100 columns wide: a row per suite, a row per reference, the errata. page: where to see every case."""
+    suites = [[name, *(str(cell(suite)) for cell in COLUMNS.values())] for name, suite in summary["suites"].items()]
+    counts: dict[str, Counter] = {}
+    for suite in summary["suites"].values():
+        for reference, found in suite["references"].items():
+            counts.setdefault(reference, Counter()).update(found)
+    missing = [reference for reference, found in counts.items() if "not installed" in found]
+    references = [[name, *(str(found[word]) for word in VERDICTS)] for name, found in counts.items() if name not in missing]
+    lines = _aligned([["suite", *COLUMNS], *suites])
+    lines += ["truth: cases that agree with the exact numbers; then how often a reference on a case passed, failed, and so on."]
+    lines += ["", *_aligned([["reference", *VERDICTS.values()], *references])]
+    if missing:
+        lines.append(f"not installed: {', '.join(missing)} (pip install -r envs/requirements-references.txt)")
+    if found := [f"  {_place(e)} {e['array']}{e['index']}: printed {e['printed']}, right {e['rounded']}" for e in summary["errata"]]:
+        lines += ["", f"{len(found)} printed numbers are wrong (errata):", *_shortened(found, page)]
     return "\n".join(lines) + "\n"
 
 
-def failure_line(failure: dict) -> str:
-    """One failing comparison in one line: case, reference, stage, array, and by how much."""
+def failure_lines(failures: list[dict], page: str) -> list[str]:
+    """The failing comparisons in a line each: case, reference, stage, array, and by how much. page: where to see all of them."""
+    return _shortened([f"Error: {_failure(failure)}" for failure in failures], page)
+
+
+def _failure(failure: dict) -> str:
     size = failure.get("reason") or f"differs by {failure['max_abs']:.3g} (gate {failure['gate']:g})"
-    where = f"{_place(failure)}: {failure['reference']} first diverges in stage {failure['stage']}"
-    return f"{where}: {failure['array']} {size}"
+    return f"{_place(failure)}: {failure['reference']} first diverges in stage {failure['stage']}: {failure['array']} {size}"
 
 
 def _place(entry: dict) -> str:
     return f"{entry['suite']}/{entry['case']}"
 
 
-def _cell(counts: dict[str, int]) -> str:
-    """A reference's verdicts on a suite in a few letters: 31/42 +2c, or 1 FAIL in front."""
-    if set(counts) <= {"unsupported", "not installed"}:
+def _shortened(lines: list[str], page: str) -> list[str]:
+    """`lines`, or so many of them as a terminal can show and a word on the rest."""
+    return lines if len(lines) <= TOLD else [*lines[:TOLD], f"and {len(lines) - TOLD} more, in {page}"]
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    """The rows of a table as lines: the first column flush left, numbers flush right, a rule below the headings."""
+    rows = [[_cut(row[0]), *row[1:]] for row in rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+    return [lines[0], "  ".join("-" * width for width in widths), *lines[1:]]
+
+
+def _cut(name: str) -> str:
+    """`name`, shortened so that no table is too wide for a terminal."""
+    return name if len(name) <= 24 else f"{name[:21]}..."
+
+
+def _truth(counts: dict[str, int] | None) -> str:
+    """How many cases agree with the exact numbers, and how many do not; "-" where the suite asks for no comparison."""
+    if counts is None:
         return "-"
-    fails = f"{counts['fail']} FAIL " if "fail" in counts else ""
-    conventions = f" +{counts['convention']}c" if "convention" in counts else ""
-    return f"{fails}{counts.get('pass', 0)}/{sum(counts.values())}{conventions}"
+    return ", ".join([str(counts.get("pass", 0)), *(f"{count} {word}" for word, count in counts.items() if word != "pass")])
+
+
+def _others(suite: dict) -> list[dict[str, int]]:
+    """The counts of each reference of a suite but the exact numbers."""
+    return [counts for reference, counts in suite["references"].items() if reference != "truth"]
+
+
+def _sum(references: list[dict[str, int]], word: str) -> object:
+    """How often `word` stands among the counts of the references; "-" where there are none."""
+    return sum(counts.get(word, 0) for counts in references) if references else "-"

@@ -1,0 +1,89 @@
+"""What the rules share: which suites there are, what each asks for, digests of their contents, and which results are not whole.
+
+The rules know suites by name alone; the number of cases changes no rule.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from worked_attention.cases.suites import load_config, load_suites, suites_in
+from worked_attention.files.environment import installed
+from worked_attention.files.whole import lacking
+from worked_attention.references.registry import LIBRARIES, packages, present
+from worked_attention.stages.catalogue import STAGES
+
+FORWARD = [stage for stage in STAGES if stage != "backward"]
+CONFIG, FOLDER = Path("config/config.yaml"), Path("config/suites")
+
+
+class Plan:
+    """One run: the checked config, the resolved suites, and what the rules need to know of them, by names of suites.
+
+    suites: by name. files: the array files that they read. place: the folder of what stands for all suites of the run. present: the
+    libraries that are installed. installed: all packages, each with its version. drawn, studied, timed, compared, gradients: the suites
+    that have figures, studies, measured costs, references, a stage backward. pairs: each (suite, library) to be compared. noted: the
+    folder in which a job that had torch loaded noted what torch says of itself; none if no suite is compared with torch.
+    """
+
+    def __init__(self, overrides: dict):
+        """From config/, and from what the command line says over config.yaml (`overrides`); raises `Problems`."""
+        self.config = load_config(CONFIG, overrides)
+        self.suites = load_suites(self.config, FOLDER)
+        self.files = sorted({path for suite in self.suites.values() for path in suite["files"]})
+        usual = load_config(CONFIG, {})["suites"]
+        every = set(suites_in(FOLDER) if usual == "all" else usual) == set(self.suites)
+        self.place = "results" if every else "results/some-suites"
+        self.present, self.installed = present(), installed()
+        self.drawn = [name for name, suite in self.suites.items() if suite["figures"]]
+        self.studied = [name for name, suite in self.suites.items() if suite["studies"]]
+        self.timed = [name for name in self.studied if "costs" in self.suites[name]["studies"]]
+        self.compared = [name for name in self.suites if self.references(name)]
+        self.gradients = [name for name, suite in self.suites.items() if any(case["backward"] for case in suite["cases"].values())]
+        self.pairs = [(suite, library) for suite in self.compared for library in self.present if self.asked(suite, library)]
+        self.noted = [f"results/{suite}/references/torch" for suite, library in self.pairs if library == "torch"][:1]
+
+    def references(self, suite: str) -> list[str]:
+        """The references that a suite asks for, as library.name, whether they are installed or not."""
+        asked = self.suites[suite]["references"]
+        every = [f"{library}.{name}" for library, names in LIBRARIES.items() for name in names]
+        return {"all": every, "none": []}[asked] if isinstance(asked, str) else [name for name in every if name in asked]
+
+    def asked(self, suite: str, library: str) -> list[str]:
+        """The names of the references of one library that a suite asks for."""
+        return [reference.split(".")[1] for reference in self.references(suite) if reference.split(".")[0] == library]
+
+    def adapters(self, suite: str, library: str) -> list[str]:
+        """The modules of these references, from workflow/scripts."""
+        return [f"worked_attention/references/{library}_{name}.py" for name in self.asked(suite, library)]
+
+    def versions(self, library: str) -> list[str]:
+        """The packages of a library as they are installed, each with its version."""
+        return [name for name in self.installed if name.split("-")[0] in packages(library)]
+
+    def backward(self, suite: str) -> dict[str, str]:
+        """The folder of stage backward, as named input, of a suite that has it."""
+        return {"backward": f"results/{suite}/backward"} if suite in self.gradients else {}
+
+    def beside(self, suite: str) -> dict[str, str]:
+        """The folders that not every suite has, as named inputs: backward, truth, and a folder for each library."""
+        truth = {"truth": f"results/{suite}/truth"} if suite in self.compared else {}
+        references = {library: f"results/{suite}/references/{library}" for name, library in self.pairs if name == suite}
+        return self.backward(suite) | truth | references
+
+    def digest(self, suite: str) -> str:
+        """A digest of what a suite says, once it is resolved, and of its array files: a comment or a touched file changes nothing."""
+        said = hashlib.sha256(json.dumps(self.suites[suite]).encode())
+        for path in self.suites[suite]["files"]:
+            said.update(hashlib.sha256(Path(path).read_bytes()).digest())
+        return said.hexdigest()[:12]
+
+    def not_whole(self, suite: str) -> Iterator[tuple[str, str]]:
+        """(folder, the first file that it has lost) of each stage of a suite; one that is not there is lost only if what follows is."""
+        cases = self.suites[suite]["cases"].values()
+        followed = Path(self.place, "summary.json").exists() or Path("results", suite, "comparison").exists()
+        for stage in FORWARD + ["backward"] * (suite in self.gradients):
+            folder = Path("results", suite, stage)
+            if (followed or folder.exists()) and (lost := lacking(folder, cases)):
+                yield folder.as_posix(), lost
