@@ -118,21 +118,26 @@ def default(rule: dict, required: bool) -> str:
 def printed(page: str) -> str:
     """The page with its tables of options, and the names taken by folders, as schemas and code have them.
 
-    Raises KeyError with the key of a row that no schema knows, ValueError with the options that stand in no table, or in two.
+    Raises ValueError with the keys of rows that no schema knows, and with the options that stand in no table, or in two.
     """
     known, seen = options(), []
 
     def table(match: re.Match) -> str:
         keys = re.findall(r"^\| `([^`]+)` \|", match[0], re.MULTILINE)
         seen.extend(keys)
-        return "".join(row(key, *known[key]) for key in keys)
+        return "".join(row(key, *known[key]) for key in keys if key in known)
 
     page = TABLE.sub(table, page)
-    if wrong := sorted({key for key in seen if seen.count(key) > 1} | set(known) - set(seen)):
-        raise ValueError(f"not once in a table: {', '.join(wrong)}")
+    if wrong := sorted(set(seen) - set(known)):
+        raise ValueError(f"config/README.md: no schema has {', '.join(wrong)}; write the option into its schema, or remove the row")
+    if wrong := sorted({key for key in known if seen.count(key) != 1}):
+        raise ValueError(f"config/README.md: {', '.join(wrong)} should stand in one table, once; add or remove a row | `key` |")
     return NAMES.sub(", ".join(f"`{name}`" for name in RESERVED), page)
 
 
 if __name__ == "__main__":
     guide = ROOT / "config" / "README.md"
-    guide.write_text(printed(guide.read_text("utf-8")), "utf-8")
+    try:
+        guide.write_text(printed(guide.read_text("utf-8")), "utf-8")
+    except ValueError as error:
+        sys.exit(str(error))

@@ -354,6 +354,8 @@ SUITES = [
     Wrong("missing file", x_is("{file: missing.npy}"), 7, "base", "parameters.x.file", "is not there; it is looked for in config/suites"),
     Wrong("no file name", x_is("{file: ''}"), 7, "base", "parameters.x.file", "is not there"),
     Wrong("long file name", x_is(f"{{file: {'a' * 5000}.npy}}"), 7, "base", "parameters.x.file", "is not there"),
+    Wrong("braces in a file name", x_is("{file: 'x{y}.npy'}"), 7, "base", "parameters.x.file", "has braces in its name"),
+    Wrong("NUL in a file name", x_is('{file: "x\\0.npy"}'), 7, "base", "parameters.x.file", "'x\\x00.npy' is not there"),
     Wrong("absolute path", x_is("{file: /tmp/x.npy}"), 7, "base", "parameters.x.file", "lies outside the suites' folder"),
     Wrong("path that climbs", x_is("{file: ../x.npy}"), 7, "base", "parameters.x.file", "lies outside the suites' folder"),
     Wrong("pickled file", x_is("{file: pickle.npy}"), 7, "base", "parameters.x.file", "is not a .npy file (pickles"),

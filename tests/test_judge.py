@@ -206,6 +206,12 @@ def header(text: str, data: bytes = b"") -> bytes:
     return b"\x93NUMPY\x01\x00" + len(line).to_bytes(2, "little") + line + data
 
 
+def of_rank(axes: int) -> bytes:
+    """One number in so many axes, more than NumPy's own writer takes."""
+    line = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({'1, ' * axes}), }}".encode().ljust(373) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(line).to_bytes(2, "little") + line + bytes(8)
+
+
 class Trap:
     """A pickle that would leave a trace if it was opened."""
 
@@ -223,6 +229,7 @@ HOSTILE = {
     "longer.npy": (npy(GOOD) + b"\0", "cut short or damaged"),
     "huge.npy": (header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 1000000, 1000000), }"), "cut short or damaged"),
     "negative.npy": (header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -3), }", bytes(24)), "cut short or damaged"),
+    "axes.npy": (of_rank(65), "65 axes"),
     "code.npy": (header("__import__('os').system('touch trapped')"), "damaged header"),
     "long_header.npy": (b"\x93NUMPY\x02\x00\xff\xff\xff\x7f", "damaged header"),
     "version.npy": (b"\x93NUMPY\x09\x00" + bytes(50), "damaged header"),
@@ -431,6 +438,7 @@ def python(tmp_path: Path, text: str) -> dict:
 
 
 RIGHT = (ROOT / "examples" / "attention_right.py").read_text("utf-8")
+RAISES = "def attention(case, arrays):\n    raise E\n"
 
 
 @pytest.mark.parametrize(
@@ -442,6 +450,8 @@ RIGHT = (ROOT / "examples" / "attention_right.py").read_text("utf-8")
         ("def attention(case, arrays):\n    raise SystemExit(3)\n", "failed", "raised SystemExit: 3"),
         ("def attention(case, arrays):\n    raise KeyboardInterrupt\n", "failed", "raised KeyboardInterrupt (line 2 of mine.py)"),
         ("def attention(case, arrays):\n    raise NotImplementedError('no time')\n", "unsupported", "no time"),
+        ("class E(ValueError):\n    def __str__(self):\n        raise E\n" + RAISES, "failed", "raised E: its text cannot be had (line 5"),
+        ("class E(NotImplementedError):\n    def __str__(self):\n        raise E\n" + RAISES, "unsupported", "its text cannot be had"),
         ("def attention(case, arrays):\n    return None\n", "unsupported", "returned nothing"),
         ("def attention(case, arrays):\n    return [[1], [2, 3]]\n", "failed", "raised ValueError"),
         ("def attention(case, arrays):\n    return {'output': object()}\n", "failed", "Python objects"),

@@ -65,6 +65,8 @@ def _file_shape(name: str, folder: Path, biggest: float, dtype: str, where: tupl
     """Shape of the array in a .npy file; None after `fail` if the file is not what it should be."""
     if Path(name).is_absolute() or ".." in Path(name).parts:
         wrong = "lies outside the suites' folder; put it beside the suite and name it from there"
+    elif {"{", "}"} & set(name):
+        wrong = "has braces in its name, which Snakemake takes for a wildcard; rename the file"
     elif not os.path.isfile(folder / name):
         wrong = f"is not there; it is looked for in {folder.as_posix()}"
     else:

@@ -51,16 +51,21 @@ def frame(token: bytes, header: dict, arrays: Arrays) -> bytes:
     return token + len(head).to_bytes(8) + len(body).to_bytes(8) + head + body
 
 
+def worded(error: BaseException) -> str:
+    """The first line of what an exception says, at most 200 letters; somebody else's exception may raise when it is asked."""
+    try:
+        text = error.msg if isinstance(error, SyntaxError) else str(error)  # the text of a SyntaxError names the line as well
+        return (str(text).splitlines() or [""])[0][:200]
+    except Exception:
+        return "its text cannot be had"
+
+
 def told(error: BaseException, file: Path) -> str:
     """An exception in one line, with the last line of the file that it came through."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
-    try:
-        text = error.msg if isinstance(error, SyntaxError) else str(error)  # the text of a SyntaxError names the line as well
-    except Exception:
-        text = "its text cannot be had"
+    text = worded(error)
     if isinstance(error, SyntaxError) and error.filename == str(file):
         lines.append(error.lineno)
-    text = (str(text).splitlines() or [""])[0][:200]
     return f"raised {type(error).__name__}{': ' * bool(text)}{text}{f' (line {lines[-1]} of {file.name})' if lines else ''}"
 
 
@@ -150,7 +155,7 @@ def judgeable(module: object, case: dict, arrays: Arrays, file: Path) -> tuple[d
                 return nothing("unreadable", f"{name} is too large, {array.nbytes:,} bytes: it {shapes}", names)
         return {"word": None, "text": "", "names": names}, sent
     except NotImplementedError as error:
-        return nothing("unsupported", (str(error).splitlines() or [""])[0][:200] or "raised NotImplementedError")
+        return nothing("unsupported", worded(error) or "raised NotImplementedError")
     except BaseException as error:  # also SystemExit and KeyboardInterrupt
         return nothing("failed", told(error, file))
 

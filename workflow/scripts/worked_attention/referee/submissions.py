@@ -256,6 +256,8 @@ def _from_npy(data: bytes) -> np.ndarray:
         dtype = bfloat16  # .npy has no name for it
     elif dtype.kind not in "fiub":
         raise Unreadable(f"holds {short(dtype.name)}, should hold real numbers")
+    if len(shape) > 8:  # NumPy takes 64 of them, a case 4
+        raise Unreadable(f"has {len(shape)} axes, an array of a case at most 4")
     if math.prod(shape) * dtype.itemsize != len(data) - file.tell() or any(n < 0 for n in shape):
         raise Unreadable(f"is cut short or damaged: its header promises shape {short(str(list(shape)))}, which is not what follows")
     array = np.frombuffer(data, dtype, offset=file.tell()).reshape(shape, order="F" if fortran else "C")
