@@ -29,6 +29,12 @@ SUITES = ROOT / "config" / "suites"
 OWN = [  # what no shipped case shows
     {"mask": {"causal": "top_left"}, "extra_key": "zero", "sizes": {"Lq": 3, "d_model": 2}, "parameters": {"x": {"grid": {}}}},
     {"softmax": "hardmax", "parameters": {"scaled": [[[1, 2, 2], [3, 0, 3]]]}},
+    {
+        "rotary": {"pairing": "half", "angles": "bfloat16"},
+        "positions": {"offset": 200},
+        "sizes": {"Lq": 3, "d_model": 16},
+        "parameters": {"x": {"grid": {}}},
+    },
 ]
 
 
@@ -98,7 +104,7 @@ MUTATIONS = [
     ),
     Mutation("yarn without stretch", "positions", '0.1 * math.log(options["factor"]) + 1', "1.0", "positions"),
     Mutation("yarn ramp one off", "positions", "math.ceil(pair", "math.floor(pair", "positions"),
-    Mutation("frequencies not rounded", "positions", "theta.astype(precision)", "theta", "positions"),
+    Mutation("frequencies not rounded", "positions", "theta.astype(precision)", "theta", "own"),
     Mutation("alibi slopes", "positions", "geometric(2 * below)[::2]", "geometric(2 * below)[1::2]", "scores"),
     Mutation("alibi distance signed", "positions", "lambda i, j: -abs(i - j)", "lambda i, j: j - i", "scores"),
     Mutation("t5 boundary", "positions", "np.log(np.maximum(distance, 1) / exact)", "np.log((distance + 1) / exact)", "scores"),
