@@ -71,7 +71,7 @@ CONFIG = """\
 suites: all
 gates: {float64: 1e-12}
 looks: {digits: 3}
-limits: {max_array_mb: 1}
+limits: {max_array_mb: 1, max_truth_mb: 110}
 """
 
 
@@ -275,6 +275,7 @@ SUITES = [
     Wrong("one size twice", TWICE, 3, "base", "sizes.d_vv", "is 3, but in this case it is the same as d_kv = 2; leave one of them out"),
     Wrong("too large", DRAWN.replace("Lq: 2", "Lq: 100000"), 2, "base", None, "more than limits.max_array_mb = 1"),
     Wrong("scores too large", DRAWN.replace("Lq: 2", "Lq: 1000"), 2, "base", None, "[1, 1000, 1000] would take 8 MB"),
+    Wrong("exact numbers too large", DRAWN.replace("Lq: 2", "Lq: 300"), 2, "base", None, "more than limits.max_truth_mb = 110"),
     Wrong("literal too large", x_is(f"[[{'1, ' * 130_000}1]]"), 7, "base", "parameters.x", "limits.max_array_mb"),
     # drawn parameters
     Wrong("draws unknown", DRAWN.replace("[x]", "[x, wq]"), 4, "base", "torch_draws.order.1", "did you mean w_q?"),

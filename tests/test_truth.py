@@ -1,5 +1,10 @@
-"""Truth against exact fractions and fifty decimals, and its cost."""
+"""Truth against exact fractions and fifty decimals, its radii and what it does not certify, its independence, and its cost."""
 
+import ast
+import math
+import random
+import subprocess
+import sys
 import time
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -11,8 +16,13 @@ from strategies import resolved
 
 flint = pytest.importorskip("flint")
 
+from worked_attention.cases.options import schema  # noqa: E402
 from worked_attention.cases.suites import load_suite  # noqa: E402
+from worked_attention.referee.truth import masks, positions, projections, scores, weights  # noqa: E402
+from worked_attention.referee.truth.balls import balls, matmul, settle, working_bits  # noqa: E402
+from worked_attention.referee.truth.parts import Part  # noqa: E402
 from worked_attention.referee.truth.whole import stage_truth, truth  # noqa: E402
+from worked_attention.stages.parameters import stage as parameters  # noqa: E402
 from worked_attention.stages.whole import compute  # noqa: E402
 
 CASE = load_suite(ROOT / "config" / "suites" / "handworked.yaml", {"max_array_mb": 1})["cases"]["two_heads"]
@@ -70,12 +80,287 @@ def test_a_large_common_offset_keeps_its_digits():
     assert abs(Fraction(middle[0, 0, 0]) - (10**16 + 1)) <= Fraction(radius[0, 0, 0])
 
 
+# Radii
+
+
+def exactly(ball: flint.arb) -> Fraction:
+    """The number that a ball without a radius is."""
+    mantissa, exponent = ball.man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+def test_a_settled_ball_holds_all_that_the_ball_held():
+    """Midpoints of any size, down to what no float64 holds, and radii from nothing to much more than the midpoint."""
+    draw = random.Random(1)
+    with working_bits(128):
+        found = []
+        for _ in range(3000):
+            middle = flint.arb(draw.getrandbits(100) - 2**99) * flint.arb(2) ** draw.randint(-1230, 700)
+            found.append(flint.arb(middle, abs(middle) * flint.arb(2) ** draw.choice([-140, -100, -70, -58, -50, -10, 3, -5000])))
+        found += [flint.arb(2) ** -1075, flint.arb(3) * flint.arb(2) ** -1075, flint.arb(0), flint.arb(-1000).exp()]
+        middle, radius = settle(np.array(found, dtype=object))
+        for ball, m, r in zip(found, middle, radius, strict=True):
+            low, high = exactly(ball.mid()) - exactly(ball.rad()), exactly(ball.mid()) + exactly(ball.rad())
+            assert Fraction(m) - Fraction(r) <= low <= high <= Fraction(m) + Fraction(r)
+            size = max(abs(low), abs(high))
+            assert Fraction(r) <= (high - low) / 2 * (1 + Fraction(2) ** -20) + size * Fraction(2) ** -51 + Fraction(2) ** -1072
+
+
+def test_what_float64_cannot_say_is_told_apart():
+    """Exactly 0 and infinite: radius 0. Beyond the largest float64: infinite, 0. No number: NaN, 0. Anything: NaN, infinite."""
+    with working_bits(128):
+        big = flint.arb(10) ** 400
+        said = settle(np.array([flint.arb(0), flint.arb("-inf"), big, -big, flint.arb("nan"), flint.arb(1, math.inf), flint.arb(big, big)]))
+    np.testing.assert_array_equal(said[0], [0, -np.inf, np.inf, -np.inf, np.nan, np.nan, np.nan])
+    np.testing.assert_array_equal(said[1], [0, 0, 0, 0, 0, np.inf, np.inf])
+
+
+def of(**raw: object) -> dict:
+    """Truth of a case of one head without a scale; q, k and v are given."""
+    case = resolved({"scale": "none", **raw})
+    return truth(case, parameters(case, ROOT))
+
+
+def qkv(q: list, k: list) -> dict:
+    return {"q": q, "k": k, "v": [[float(2 + 3 * j)] for j in range(len(k))]}
+
+
+ONE = 2.0**-52
+RIGHT = {  # (case, weights of the first row, the largest radius)
+    "a difference of 2^-60": ({"softmax": "hardmax", "parameters": qkv([[1, 2.0**-30]], [[1, 0], [1, 2.0**-30]])}, [0, 1], ONE),
+    "an exact tie": ({"softmax": "hardmax", "parameters": qkv([[1, 2.0**-30]], [[1, 7], [1, 7]])}, [1, 0], ONE),
+    "a tie under an irrational scale": (
+        {"softmax": "hardmax", "scale": "1/sqrt(d_k)", "parameters": qkv([[0.1, 0.7]], [[0.1, 0.3], [0.1, 0.3]])},
+        [1, 0],
+        ONE,
+    ),
+    "a difference far behind the point": ({"softmax": "hardmax", "parameters": qkv([[1e300, 1]], [[1, 1e-300], [1, 2e-300]])}, [0, 1], ONE),
+    "scores of 1e400": ({"parameters": qkv([[1e200]], [[1e200]])}, [1], ONE),
+    "scores of 1e40": ({"parameters": qkv([[1e40, 1]], [[1, 0.3], [0.7, 0.1]])}, [1, 0], ONE),
+    "scores of 1e40 that differ by ln 3": (
+        {"parameters": qkv([[1e40, 1]], [[1, 1.0986122886681098], [1, 0]])},
+        [0.75, 0.25],
+        1e-15,
+    ),
+    "scores of 1e300": ({"parameters": qkv([[1e150, 1]], [[1e150, 0], [1e150, 1.0986122886681098]])}, [0.25, 0.75], 1e-15),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_weights_that_128_bits_do_not_tell(name: str):
+    raw, right, largest = RIGHT[name]
+    middle, radius = of(**raw)["weights"]
+    np.testing.assert_allclose(middle[0, 0], right, rtol=0, atol=4e-16)
+    assert (radius <= largest).all()
+
+
+def test_e_to_minus_1000_is_not_zero():
+    """5.08e-435 lies within the radius of what is told, and the radius is the smallest number that float64 has, or twice that."""
+    middle, radius = of(parameters=qkv([[1]], [[0], [-1000]]))["weights"]
+    assert middle[0, 0, 1] == 0 and 2.0**-1074 <= radius[0, 0, 1] <= 2.0**-1073
+
+
+def test_a_blocked_key_has_exactly_no_weight():
+    middle, radius = of(mask={"block": [[0, 1]]}, parameters=qkv([[1]], [[0], [-1]]))["weights"]
+    assert middle[0, 0, 1] == 0 and radius[0, 0, 1] == 0
+
+
+TIE = {  # a query halfway between two keys: both angles are one radian, and no number of bits tells cos(1) from cos(-1)
+    "softmax": "hardmax",
+    "rotary": {"pairing": "half"},
+    "positions": {"queries": [1], "keys": [0, 2]},
+    "parameters": qkv([[1, 0]], [[1, 0], [1, 0]]),
+}
+
+
+def test_a_tie_that_no_bits_decide_is_not_certified():
+    found = of(**TIE)
+    for name in ("weights", "contexts", "output"):
+        assert np.isnan(found[name][0]).all() and np.isinf(found[name][1]).all(), name
+    assert np.isfinite(found["masked"][0]).all() and (found["masked"][1] < 1e-15).all()
+    assert (of(**{**TIE, "softmax": "plain"})["weights"][1] < 1e-15).all()
+
+
+def test_beside_what_is_not_certified_nan_is_not_certified_either():
+    raw = {**TIE, "positions": {"queries": [1, 1], "keys": [0, 2]}, "mask": {"block": [[0, 0], [1, 1]], "empty_row": "nan"}}
+    raw["parameters"] = qkv([[1, 0], [1, 0]], [[1, 0], [1, 0]])
+    assert np.isinf(of(**raw)["weights"][1]).all()
+    middle, radius = of(**{**raw, "softmax": "plain"})["weights"]
+    assert np.isnan(middle[0, 1]).all() and (radius < 1e-15).all()
+
+
+@pytest.mark.parametrize("softmax", ["plain", "hardmax"])
+@pytest.mark.parametrize(("policy", "row"), [("zero", [0, 0]), ("nan", [np.nan, np.nan]), ("uniform", [0.5, 0.5])])
+def test_an_empty_row_follows_the_case(softmax: str, policy: str, row: list):
+    found = of(softmax=softmax, mask={"block": [[1, 1], [0, 1]], "empty_row": policy}, parameters=qkv([[1], [1]], [[1], [2]]))
+    np.testing.assert_array_equal(found["weights"][0], [[row, [1, 0]]])
+    assert (found["weights"][1] <= ONE).all()
+
+
+@pytest.mark.parametrize("softmax", ["plain", "hardmax"])
+def test_an_empty_row_that_is_an_error(softmax: str):
+    with pytest.raises(ValueError, match="empty_row: error"):
+        of(softmax=softmax, mask={"block": [[1, 1]], "empty_row": "error"}, parameters=qkv([[1]], [[1], [2]]))
+
+
+# Its own
+
+
+FOLDER = ROOT / "workflow" / "scripts" / "worked_attention" / "referee" / "truth"
+
+
+def test_truth_imports_the_catalogue_and_nothing_else_of_the_project():
+    """Names too: no formula of the catalogue, such as which input feeds the keys."""
+    taken = set()
+    for path in FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            taken |= {name for name in names if name.startswith("worked_attention") and ".truth" not in name}
+    assert taken == {f"worked_attention.stages.catalogue.{name}" for name in ("BOOLEAN", "CATALOGUE", "STAGES")}
+
+
+def test_kinds_are_closed_tables():
+    """Every kind that a suite can name has an entry in truth, and no other; a kind without one is refused."""
+    case = schema("suite")["$defs"]["case"]["properties"]
+
+    def kinds(path: str) -> set[str]:
+        rule = {"properties": case}
+        for part in path.split("."):
+            rule = rule["properties"][part]
+        return set(rule["enum"])
+
+    tables = {
+        "softmax": weights.SOFTMAX,
+        "mask.causal": masks.OWN,
+        "mask.window.align": masks.OWN,
+        "mask.diagonal": masks.LAST,
+        "mask.empty_row": weights.EMPTY_ROW,
+        "dtype": positions.FORMATS,
+        "rotary.angles": positions.FORMATS,
+        "rotary.pairing": positions.PAIRS,
+        "rotary.scaling.rule": positions.SCALING,
+        "alibi.slopes": positions.SLOPES,
+        "alibi.form": positions.STEPS,
+        "t5.direction": positions.SIDES,
+        "qk_norm.kind": projections.SHARE,
+        "qk_norm.zero_vector": projections.ZERO_VECTOR,
+        "extra_key": projections.EXTRA,
+    }
+    assert {path: set(table) for path, table in tables.items()} == {path: kinds(path) for path in tables}
+    assert all(name.replace("(", r"\(").replace(")", r"\)") in case["scale"]["pattern"] for name in scores.SCALE)
+    assert case["scale"]["pattern"].count("|") + 1 == len(scores.SCALE)
+    unknown = resolved({"parameters": qkv([[1]], [[1]])}) | {"softmax": "sigmoid"}
+    with pytest.raises(KeyError):
+        truth(unknown, parameters(unknown, ROOT))
+
+
+def test_an_array_without_a_formula_ends_the_run():
+    case = resolved({"parameters": qkv([[1]], [[1]])})
+    case["arrays"] = {**case["arrays"], "weights": ["weights", "lse"]}
+    with pytest.raises(NotImplementedError, match="lse"):
+        truth(case, parameters(case, ROOT))
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
+def test_rounding_is_that_of_the_format(name: str):
+    """Of any number, a tie, and what is next to a tie; below the normal numbers and beyond the largest one as well.
+
+    NumPy rounds float64 to bfloat16 by way of float32, so that bfloat16 is asked about numbers of float32.
+    """
+    draw = np.random.default_rng(2)
+    x = draw.standard_normal(2000) * 2.0 ** draw.integers(-160, 130, 2000)
+    wide = np.float32 if name == "bfloat16" else np.float64
+    with np.errstate(over="ignore"):
+        near = x.astype(wide).astype(name)
+        ties = ((near.astype(np.float64) + np.nextafter(near, near.dtype.type(np.inf)).astype(np.float64)) / 2).astype(wide)
+        for y in np.concatenate([x.astype(wide), ties, np.nextafter(ties, wide(0)), np.nextafter(ties, wide(np.inf))]):
+            if np.isfinite(y):
+                assert float(positions.rounded(flint.arb(float(y)), name)) == float(y.astype(name)), y
+
+
+# Gradients against differences
+
+
+def moved_loss(case: dict, given: dict) -> flint.arb:
+    """Sum of upstream times output, from balls: the stages of truth without a way back."""
+    loss = flint.arb(0)
+    for b in range(case["dims"].get("B", 1)):
+        part = Part(case, given).cut(b=b)
+        part.add(projections.projections(case, part.cut()))
+        for h in range(case["heads"]):
+            head = part.cut(h=h)
+            head.add(scores.scores(case, head))
+            head.add(weights.weights(case, head))
+            context = matmul(head.first("dropped", "weights"), projections.entering(head, "v"))
+            d_v = context.shape[1]
+            through = matmul(context, part["w_o"][:, h * d_v : (h + 1) * d_v].T) if "w_o" in part else context
+            upstream = part["upstream"] if "upstream" in part else balls(np.ones((len(context), case["dims"]["d_out"])))
+            upstream = upstream if "w_o" in part else upstream[:, h * d_v : (h + 1) * d_v]
+            loss += (through * upstream).sum() + ((part["b_o"] * upstream).sum() if "b_o" in part and h == 0 else 0)
+    return loss
+
+
+GRADIENTS = load_suite(ROOT / "config" / "suites" / "gradients.yaml", {"max_array_mb": 1})["cases"]
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_are_what_the_loss_gains(name: str):
+    """(loss(a + h) - loss(a - h)) / 2h with h = 2^-80 and 512 bits, for two numbers of every input, weight and bias."""
+    case, draw = GRADIENTS[name], random.Random(name)
+    given = parameters(case, ROOT)
+    found = truth(case, given)
+    with working_bits(512):
+        exact = {key: value if value.dtype == bool else balls(value) for key, value in given.items()}
+        h = flint.arb(2) ** -80
+        for key in [key for key in given if f"d_{key}" in found]:
+            for _ in range(2):
+                at = tuple(draw.randrange(n) for n in given[key].shape)
+                losses = []
+                for step in (h, -h):
+                    near = {**exact, key: exact[key].copy()}
+                    near[key][at] += step
+                    losses.append(moved_loss(case, near))
+                slope = float((losses[0] - losses[1]) / (2 * h))
+                middle, radius = found[f"d_{key}"]
+                assert abs(middle[at] - slope) <= radius[at] + 1e-15 * abs(slope) + 1e-20, (key, at)
+
+
+# Cost
+
+
 def test_every_stage_at_a_real_size_takes_about_a_second():
     drawn = {name: {"normal": {"seed": i}} for i, name in enumerate(("q_heads", "k_heads", "v_heads"))}
     case = resolved({"heads": 8, "sizes": {"Lq": 128, "Lk": 128, "d_k": 64}, "parameters": drawn})
     arrays, took = compute(case), []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         truth(case, arrays)
-        took.append(time.perf_counter() - start)
+        took.append(time.process_time() - start)
     assert min(took) < 3, took
+
+
+MEASURED = """
+import sys
+from pathlib import Path
+import resource
+from strategies import resolved
+from worked_attention.referee.truth.whole import truth
+from worked_attention.stages.parameters import stage
+drawn = {name: {"normal": {"seed": i}} for i, name in enumerate(("q_heads", "k_heads", "v_heads"))}
+case = resolved({"heads": 8, "sizes": {"Lq": 256, "Lk": 256, "d_k": 16}, "parameters": drawn})
+given = stage(case, Path())
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+truth(case, given)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_truth_needs_little_more_than_its_results():
+    """Half a million scores: 48 bytes each for what is told of qk, scaled and weights (masked is scaled), and 32 MB to compute with."""
+    paths = [str(ROOT / "workflow" / "scripts"), str(ROOT / "tests")]
+    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {paths!r}\n{MEASURED}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    kibibytes = int(done.stdout)
+    assert kibibytes < 48 * 8 * 256 * 256 / 1024 + 32 * 1024, kibibytes

@@ -2,7 +2,7 @@
 
 from math import prod
 
-from worked_attention.stages.catalogue import BOOLEAN, STAGES, WEIGHTS, shape, size
+from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, STAGES, WEIGHTS, shape, size
 from worked_attention.stages.dtypes import DTYPES
 
 
@@ -34,3 +34,13 @@ def counted(arrays: dict[str, list[str]], shapes: dict[str, tuple], dims: dict[s
         "multiply_adds": multiply_adds(arrays, dims),
         "bytes": {stage: sum(taken[name] for name in arrays[stage]) for stage in STAGES},
     }
+
+
+def truth_megabytes(shapes: dict[str, list[int]]) -> float:
+    """Memory that rule truth needs for a case, estimated, in 10^6 bytes. shapes: of all its arrays, by name.
+
+    Measured: 40 bytes for each number (ours, its bound, the exact one, its radius, one more), 72 as a ball for each that is not a score or
+    weight, for those are computed in slices, and 100 MB for Python and what is in work.
+    """
+    kept = sum(prod(axes) for name, axes in shapes.items() if CATALOGUE[name].axes[-1] not in ("Lk", "Lc"))
+    return 100 + (40 * sum(map(prod, shapes.values())) + 72 * kept) / 1e6

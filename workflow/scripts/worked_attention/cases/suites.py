@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from worked_attention.cases.costs import truth_megabytes
 from worked_attention.cases.fitting import STUDIES, fitting
 from worked_attention.cases.options import filled, schema
 from worked_attention.cases.resolve import FORMAT, resolve
@@ -123,6 +124,8 @@ class _Suite:
         self.raw = {n: c for n, c in self.raw.items() if isinstance(c, dict)} if isinstance(self.raw, dict) else {}
         cases = {name: self._case(name, path, limits) for name in self.raw}
         whole = filled(schema("suite"), data)
+        if whole["references"] == "all":
+            self._check_truth(cases, limits)
         figures, studies = whole["figures"], whole["studies"]
         for i, name in enumerate(figures if isinstance(figures, list) else []):
             if name not in self.raw:
@@ -143,6 +146,14 @@ class _Suite:
                 "files": sorted({(path.parent / file).as_posix() for file in files}),
                 "cases": cases,
             }
+
+    def _check_truth(self, cases: dict[str, dict | None], limits: dict) -> None:
+        """Whether the exact numbers of a case need more memory than they may; who sets no such limit asks for none of them."""
+        for name, case in cases.items():
+            need = truth_megabytes(case["shapes"]) if case else 0
+            if need > limits.get("max_truth_mb", math.inf):
+                limit = f"limits.max_truth_mb = {limits['max_truth_mb']:g}; make the case smaller, raise the limit or say references: none"
+                self._report(("cases", name), f"its exact numbers would take about {need:,.0f} MB, more than {limit}")
 
     def _report(self, where: tuple, message: str, lineage: list[str] | None = None) -> None:
         """Note a problem at `where`; for a case, on the line of the case of its `lineage` that says it."""

@@ -63,8 +63,11 @@ def columns(x: Balls, heads: int) -> Balls:
 def appended(case: dict, bias: Balls | None, d: int) -> Balls:
     """The keys or values that the layer puts behind all others, [H_kv, 1 or 2, d]: a learned one (`bias` [H_kv * d]), and zeros."""
     learned = [] if bias is None else [columns(bias[None, :], case["kv_heads"])]
-    zeros = {"none": [], "zero": [balls(np.zeros((case["kv_heads"], 1, d)))]}[case["extra_key"]]
-    return np.concatenate([*learned, *zeros], axis=1)
+    zeros = balls(np.zeros((case["kv_heads"], EXTRA[case["extra_key"]], d)))
+    return np.concatenate([*learned, zeros], axis=1)
+
+
+EXTRA = {"none": 0, "zero": 1}  # how many keys of zeros
 
 
 def normed(x: Balls, options: dict, gain: Balls | None) -> Balls:
