@@ -1,6 +1,8 @@
 """What the verdicts on a submission come to: the words that there are, which of them are faults, and how a program should end."""
 
+import xml.etree.ElementTree as xml
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
 WORDS = {  # each verdict on a case: what it means, in the order in which people should read them
     "wrong": "an array is farther from the right one than its bound",
@@ -12,6 +14,7 @@ WORDS = {  # each verdict on a case: what it means, in the order in which people
     "right": "every array that was sent is within its bound",
 }
 JUDGED = ("right", "wrong", "convention", "undecided")
+CONTRACTS = {"float64": ("float64",), "float32": ("float64", "float32")}  # what is at least as fine as each
 ALLOWABLE = ("undecided", "convention", "unsupported")
 
 
@@ -30,14 +33,87 @@ def objection(found: dict[str, int], allowed: Collection[str]) -> str | None:
     return None if any(word in JUDGED for word in found) else "nothing was judged"
 
 
-def grouped(cases: dict[str, dict], says: dict[str, str]) -> Iterator[tuple[list[str], str, str]]:
-    """(names of cases, verdict, what is said of them), with cases together that share both, but right ones apart.
+def grouped(cases: dict[str, dict]) -> list[list[str]]:
+    """Names of cases in groups: those that share verdict, first wrong stage, mistakes and problems are together, right ones apart.
 
-    cases: the verdicts by suite/case. says: a line on each.
+    cases: the verdicts by suite/case. What equals no known mistake is together only with what is off by the same in the same place.
     """
     groups: dict[tuple, list[str]] = {}
     for key, case in cases.items():
-        apart = (key,) if case["verdict"] == "right" else ()
-        groups.setdefault((case["verdict"], says[key], *apart), []).append(key)
-    for (word, text, *_), keys in groups.items():
-        yield keys, word, text
+        found = case["diagnosis"]
+        how = tuple(mistake["name"] for mistake in found["mistakes"]) if found else says(case, 17)
+        alone = key if case["verdict"] == "right" else ""
+        groups.setdefault((case["verdict"], case["first_wrong_stage"], how, tuple(case["problems"]), alone), []).append(key)
+    return list(groups.values())
+
+
+def named(keys: list[str]) -> str:
+    """A group of cases in a few words."""
+    return keys[0] + f" and {len(keys) - 1} more" * (len(keys) > 1)
+
+
+def held_to(case: dict, contract: str) -> dict:
+    """A verdict, which is wrong if it was right only in a coarser arithmetic than the `contract`."""
+    if case["verdict"] != "right" or case["contract"] in CONTRACTS[contract]:
+        return case
+    problem = f"right only in {case['contract']}, and not in {contract} as is asked for"
+    return case | {"verdict": "wrong", "problems": [*case["problems"], problem]}
+
+
+def says(case: dict, digits: int) -> str:
+    """One verdict in a line, with so many significant `digits` of each number."""
+    parts = []
+    if case["verdict"] == "right":
+        parts.append(f"in {case['contract']}")
+    if case["first_wrong_stage"]:
+        parts.append(f"first wrong: {case['first_wrong_stage']}")
+        worst = case["worst"]
+        if "reason" in worst:
+            parts.append(f"{worst['array']} {worst['reason']}")
+        else:
+            parts.append(
+                f"{worst['array']}{worst['index']} is {_short(worst['got'], digits)}, should be {_short(worst['expected'], digits)}"
+            )
+    if case["diagnosis"]:
+        parts.append(case["diagnosis"]["sentence"])
+    return "; ".join(parts + case["problems"])
+
+
+def _short(number: float | str | bool, digits: int) -> str:
+    return f"{number:.{digits}g}" if isinstance(number, float) else str(number)
+
+
+def junit(cases: dict[str, dict], allowed: Collection[str], digits: int) -> str:
+    """The verdicts as JUnit XML: a test suite for each suite, a test case for each case; what is `allowed` counts as skipped."""
+    root = xml.Element("testsuites", name="worked-attention")
+    for suite in dict.fromkeys(key.partition("/")[0] for key in cases):
+        inside = xml.SubElement(root, "testsuite", name=suite)
+        kinds = dict.fromkeys(("failure", "error", "skipped"), 0)
+        own = {key: case for key, case in cases.items() if key.startswith(f"{suite}/")}
+        for key, case in own.items():
+            test = xml.SubElement(inside, "testcase", classname=suite, name=key.partition("/")[2])
+            word = case["verdict"]
+            if word != "right":
+                kind = "skipped" if word in allowed else "error" if word == "failed" else "failure"
+                kinds[kind] += 1
+                xml.SubElement(test, kind, type=word, message=says(case, digits))
+        for name, count in (("tests", len(own)), ("failures", kinds["failure"]), ("errors", kinds["error"]), ("skipped", kinds["skipped"])):
+            inside.set(name, str(count))
+    xml.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(root, encoding="unicode") + "\n"
+
+
+def annotations(cases: dict[str, dict], allowed: Collection[str], file: Path | None, digits: int) -> Iterator[str]:
+    """A line for GitHub Actions on each group of equal faults, at the `file` if there is one."""
+    faults = {key: case for key, case in cases.items() if case["verdict"] != "right" and case["verdict"] not in allowed}
+
+    def escaped(text: str, more: str = "") -> str:
+        for c in "%\r\n" + more:
+            text = text.replace(c, f"%{ord(c):02X}")
+        return text
+
+    for keys in grouped(faults):
+        word, text = faults[keys[0]]["verdict"], says(faults[keys[0]], digits)
+        title = f"{named(keys)}: {word}"
+        place = f"file={escaped(file.as_posix(), ':,')}," if file else ""
+        yield f"::error {place}title={escaped(title, ':,')}::{escaped(text or WORDS[word])}\n"

@@ -5,27 +5,31 @@ from collections.abc import Collection
 from worked_attention.cases.words import printable
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import judge_case
-from worked_attention.referee.outcome import counts, grouped
+from worked_attention.referee.outcome import counts, grouped, held_to, named, says
 from worked_attention.referee.submissions import Arrays, Sent, Submission
 
+FORMAT = 1  # of verdict.json
 SHOWN = 40  # rows of the table; with more cases it leaves out those that are right or were left out
 QUIET = ("right", "unsupported")
 
 
-def judge_all(submission: Submission, suites: dict[str, dict], stop: Collection[str] = ()) -> dict:
-    """{submission, counts: {verdict: cases}, cases: {"suite/case": verdict}, missing: {suite: [case]}, notes}.
+def judge_all(submission: Submission, suites: dict[str, dict], stop: Collection[str] = (), contract: str | None = None) -> dict:
+    """{format, submission, counts: {verdict: cases}, cases: {"suite/case": verdict}, missing: {suite: [case]}, notes}.
 
-    stop: verdicts after which no further case is asked for. Raises Unreadable if nothing was sent.
+    stop: verdicts after which no further case is asked for. contract: the coarsest arithmetic in which a case may be right, if not any.
+    Raises Unreadable if nothing was sent.
     """
     diagnoser = Diagnoser()
     verdicts = {}
     for (suite, name), given, sent in submission.answers():
-        found = verdicts[f"{suite}/{name}"] = _verdict(suites[suite]["cases"][name], given, sent, diagnoser)
+        found = _verdict(suites[suite]["cases"][name], given, sent, diagnoser)
+        verdicts[f"{suite}/{name}"] = found = held_to(found, contract) if contract else found
         if found["verdict"] in stop:
             break
     touched = {key.partition("/")[0] for key in verdicts}
     missing = {suite: [c for c in suites[suite]["cases"] if f"{suite}/{c}" not in verdicts] for suite in suites if suite in touched}
     return {
+        "format": FORMAT,
         "submission": submission.name,
         "counts": counts([verdict["verdict"] for verdict in verdicts.values()]),
         "cases": verdicts,
@@ -43,46 +47,25 @@ def _verdict(case: dict, parameters: Arrays, sent: Sent, diagnoser: Diagnoser) -
     return verdict | {"problems": [printable(problem) for problem in sent.problems]}
 
 
-def table(verdict: dict) -> str:
+def table(verdict: dict, digits: int = 9) -> str:
     """A row for each case (with many, for each that is wrong or could not be judged), the counts, and what else there is to say.
 
-    Cases of which the same is said share a row.
+    Cases with the same fault share a row, which shows the first one. digits: significant ones of each number.
     """
     cases = verdict["cases"]
     shown = {key: case for key, case in cases.items() if len(cases) <= SHOWN or case["verdict"] not in QUIET}
-    groups = list(grouped(shown, {key: says(case) for key, case in shown.items()}))
-    rows = [["case", "verdict", "says"]]
-    rows += [[keys[0] + f" and {len(keys) - 1} more" * (len(keys) > 1), word, text] for keys, word, text in groups[: 5 * SHOWN]]
+    groups = grouped(shown)
+    firsts = [(keys, cases[keys[0]]) for keys in groups[: 5 * SHOWN]]
+    rows = [["case", "verdict", "says"]] + [[named(keys), case["verdict"], says(case, digits)] for keys, case in firsts]
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
     lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}".rstrip() for row in rows if shown]
     lines[1:1] = [f"{'-' * widths[0]}  {'-' * widths[1]}  ----"] * bool(shown)
     if len(groups) > 5 * SHOWN:
         lines.append(f"... and {len(groups) - 5 * SHOWN} more rows")
     found = ", ".join(f"{count} {word}" for word, count in verdict["counts"].items())
-    lines.append(f"\n{len(cases)} cases: {found}")
+    lines.append(f"\n{len(cases)} case{'s' * (len(cases) != 1)}: {found}")
     lines += [f"not sent, of {suite}: {len(missing)} cases" for suite, missing in verdict["missing"].items()]
     lines += verdict["notes"][:SHOWN]
     if len(verdict["notes"]) > SHOWN:
         lines.append(f"... and {len(verdict['notes']) - SHOWN} more notes in verdict.json")
     return "\n".join(lines) + "\n"
-
-
-def says(case: dict) -> str:
-    """One verdict in a line."""
-    parts = []
-    if case["verdict"] == "right":
-        parts.append(f"in {case['contract']}")
-    if case["first_wrong_stage"]:
-        parts.append(f"first wrong: {case['first_wrong_stage']}")
-        worst = case["worst"]
-        if "reason" in worst:
-            parts.append(f"{worst['array']} {worst['reason']}")
-        else:
-            parts.append(f"{worst['array']}{worst['index']} is {_short(worst['got'])}, should be {_short(worst['expected'])}")
-    if case["diagnosis"]:
-        parts.append(case["diagnosis"]["sentence"])
-    return "; ".join(parts + case["problems"])
-
-
-def _short(number: float | str | bool) -> str:
-    return f"{number:.9g}" if isinstance(number, float) else str(number)

@@ -11,7 +11,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,13 +61,15 @@ def place(path: Path, root: Path) -> str:
 class Submission:
     """What lies at a path: `answers` goes through it case by case; then `notes` and `output` say what else there is to say."""
 
-    def __init__(self, path: Path, suites: dict[str, dict], folders: dict[str, Path]):
-        """suites: loaded, by name, with the cases that are asked for. folders: where their parameter files lie, by suite.
+    def __init__(self, path: Path, suites: dict[str, dict], folders: dict[str, Path], others: Collection[str] = ()):
+        """suites: loaded, by name, with the cases that are asked for. folders: where their parameter files lie, by suite. others:
+        suite/case of what there is and is not asked for.
 
         Raises Unreadable if nothing at `path` can be a submission.
         """
         self.path, self.suites, self.folders = Path(os.path.realpath(os.path.expanduser(path))), suites, folders
         self.name = place(self.path, Path.cwd().resolve())
+        self.others = others
         self.output = ""  # what a Python file printed
         self._notes: list[str] = []
         self._unlisted = 0
@@ -111,7 +113,7 @@ class Submission:
             except Unreadable as error:
                 self._notes.append(f"{suite}: {error}")
                 continue
-            for name in names:
+            for name in [name for name in names if f"{suite}/{name}" not in self.others]:
                 if name not in cases:
                     self._extra(f"{suite}/", name, "the suite has no such case", cases)
                 elif (given := self._parameters(suite, name)) is not None:

@@ -1,0 +1,173 @@
+"""The command `worked-attention`: the judge on somebody's own machine and in their CI, without a checkout of this project."""
+
+import io
+import sys
+from pathlib import Path
+
+import click
+import numpy as np
+
+from worked_attention.cases.chosen import Chosen, chosen
+from worked_attention.cases.strict_yaml import Problems
+from worked_attention.cases.words import printable
+from worked_attention.files.artifacts import write_json, write_text
+from worked_attention.referee.outcome import ALLOWABLE, CONTRACTS, WORDS, annotations, junit, objection
+from worked_attention.referee.report import judge_all, table
+from worked_attention.referee.submissions import Submission, Unreadable
+from worked_attention.stages import parameters
+from worked_attention.stages.catalogue import CATALOGUE
+from worked_attention.stages.whole import from_parameters
+
+SHOWN = 64  # elements of the arrays that `show` prints
+suites_option = click.option("--suite", "suites", multiple=True, metavar="NAME", help="A shipped suite, or a .yaml file of your own.")
+cases_option = click.option("--case", "cases", multiple=True, metavar="GLOB", help="suite/case, such as 'masks/*'.")
+digits_option = click.option("--digits", type=click.IntRange(1, 17), default=9, show_default=True, help="Significant digits of numbers.")
+
+
+class Refused(click.ClickException):
+    """Input that cannot be used, as opposed to a verdict: the command ends with 2."""
+
+    exit_code = 2
+
+
+def meant(suites: tuple[str, ...], cases: tuple[str, ...]) -> Chosen:
+    """The cases that the options name. Raises Refused."""
+    try:
+        return chosen(suites, cases)
+    except (ValueError, Problems) as error:
+        raise Refused("\n".join(map(printable, str(error).splitlines()))) from None
+
+
+def given(found: Chosen, suite: str, case: dict) -> dict[str, np.ndarray]:
+    """The parameters of a case. Raises Refused if torch draws them and is not installed."""
+    try:
+        return parameters.stage(case, found.folders[suite])
+    except ImportError as error:
+        raise Refused(f"{suite}/{case['name']}: its parameters need {error.name}, which is not installed") from None
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="worked-attention")
+def main() -> None:
+    """Is an attention right, and if not, which stage goes wrong first?"""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def allowed(_context: click.Context, _option: click.Parameter, value: str) -> tuple[str, ...]:
+    """The verdicts in a list with commas."""
+    words = tuple(word.strip() for word in value.split(",") if word.strip())
+    if unknown := [word for word in words if word not in ALLOWABLE]:
+        raise click.BadParameter(f"{', '.join(unknown)}: should be of {', '.join(ALLOWABLE)}")
+    return words
+
+
+@main.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@suites_option
+@cases_option
+@click.option("--contract", type=click.Choice(list(CONTRACTS)), help="Right only in this arithmetic, or in a finer one.")
+@click.option(
+    "--allow", default="", callback=allowed, metavar="WORDS", help=f"Verdicts that are no fault, with commas: {', '.join(ALLOWABLE)}."
+)
+@click.option("--junit", "junit_file", type=click.Path(path_type=Path), help="Write the verdicts as JUnit XML.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the verdicts as JSON.")
+@click.option("--github", is_flag=True, help="Print an annotation of GitHub Actions for each kind of fault.")
+@click.option("--show-output", is_flag=True, help="Show what a Python file prints.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first fault.")
+@digits_option
+def judge(path, suites, cases, contract, allow, junit_file, json_file, github, show_output, fail_fast, digits) -> None:
+    """Judge PATH: a Python file with a function attention(case, arrays), or a folder {suite}/{case}/{array}.npy.
+
+    Ends with 0 only if something was judged and all of it is right or allowed; with 1 if not, and with 2 if the input cannot be used.
+    """
+    found = meant(suites, cases)
+    submission = None
+    try:
+        submission = Submission(path, found.suites, found.folders, found.others)
+        stop = [word for word in WORDS if word != "right" and word not in allow] if fail_fast else ()
+        verdict = judge_all(submission, found.suites, stop, contract)
+    except Unreadable as error:
+        raise Refused(printable(f"{path}: {error}")) from None
+    finally:
+        if submission and submission.output and show_output:
+            click.echo(submission.output, err=True, nl=False)
+    click.echo(table(verdict, digits), nl=False)
+    if json_file:
+        write(json_file, lambda file: write_json(file, verdict))
+        if submission.output:
+            write(printed := json_file.with_suffix(".output.txt"), lambda file: write_text(file, submission.output))
+            click.echo(f"What it printed: {printed}")
+    elif submission.output and not show_output:
+        click.echo(f"It printed {submission.output.count(chr(10)):,} lines; --show-output shows them")
+    if junit_file:
+        write(junit_file, lambda file: write_text(file, junit(verdict["cases"], allow, digits)))
+    if github:
+        click.echo("".join(annotations(verdict["cases"], allow, path if submission.path.is_file() else None, digits)), nl=False)
+    if against := objection(verdict["counts"], allow):
+        raise click.ClickException(f"{printable(str(path))}: {against}")  # ends with 1
+
+
+def write(path: Path, how) -> None:
+    """Let `how(path)` write a file. Raises Refused if it cannot."""
+    try:
+        how(path)
+    except OSError as error:
+        raise Refused(f"{path}: cannot be written ({error.strerror})") from None
+
+
+@main.command("list")
+@suites_option
+@cases_option
+def list_cases(suites, cases) -> None:
+    """List the cases, each with its title."""
+    for suite, content in meant(suites, cases).suites.items():
+        click.echo(f"{suite}: {content['description']}")
+        width = max(map(len, content["cases"]))
+        for name, case in content["cases"].items():
+            click.echo(f"  {name:{width}}  {case['title']}".rstrip())
+
+
+@main.command()
+@click.argument("case")
+@suites_option
+@digits_option
+def show(case, suites, digits) -> None:
+    """Show CASE (suite/case): what it is, and its arrays by stage, small ones with their right values."""
+
+    def number(x: float) -> str:
+        return f"{x:>{digits + 6}.{digits}g}"  # sign, point and exponent
+
+    found = meant(suites, (case,))
+    for suite, content in found.suites.items():
+        for name, resolved in content["cases"].items():
+            arrays = from_parameters(resolved, given(found, suite, resolved))
+            click.echo(f"{suite}/{name}  {resolved['title']}\n{resolved['look']}".rstrip())
+            for stage, names in resolved["arrays"].items():
+                for array in names:
+                    shape = list(arrays[array].shape)
+                    click.echo(f"\n{stage}: {array} {shape} {arrays[array].dtype.name}: {CATALOGUE[array].formula}")
+                    if arrays[array].size <= SHOWN:
+                        click.echo(np.array2string(arrays[array].astype(float), formatter={"float_kind": number}, max_line_width=120))
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@suites_option
+@cases_option
+def export(folder, suites, cases) -> None:
+    """Write every array of the cases to FOLDER/{suite} as golden vectors, with a manifest that explains them."""
+    from worked_attention.files.golden import export_onnx, write_manifest, write_plain
+
+    found = meant(suites, cases)
+    for suite in found.suites:
+        if (folder / suite).exists():
+            raise Refused(f"{folder / suite}: is there already; remove it, or choose another folder")
+    for suite, content in found.suites.items():
+        entries = {}
+        for name, case in content["cases"].items():
+            arrays = from_parameters(case, given(found, suite, case))
+            entries[name] = write_plain(folder / suite, case, arrays) | {"onnx": export_onnx(folder / suite, case, arrays)}
+        write_manifest(folder / suite, content, entries)
+        click.echo(f"{folder / suite}: {len(entries)} cases")
