@@ -20,7 +20,7 @@ from worked_attention.cases.suites import load_config, load_suites
 from worked_attention.referee import running, submissions
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import judge_case, said
-from worked_attention.referee.mistakes import LIBRARY
+from worked_attention.referee.mistakes.library import LIBRARY
 from worked_attention.referee.outcome import counts, objection
 from worked_attention.referee.power import by_mistake
 from worked_attention.referee.report import judge_all, table

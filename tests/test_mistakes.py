@@ -12,7 +12,8 @@ from worked_attention.cases.suites import load_suite
 from worked_attention.referee.chain import STAGE, Arrays
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import judge_case
-from worked_attention.referee.mistakes import LIBRARY, Mistake
+from worked_attention.referee.mistakes.entry import Mistake
+from worked_attention.referee.mistakes.library import LIBRARY
 from worked_attention.referee.power import by_mistake
 from worked_attention.stages.catalogue import STAGES
 from worked_attention.stages.precision import bfloat16

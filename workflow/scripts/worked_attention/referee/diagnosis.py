@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from worked_attention.referee.chain import STAGE, Arrays, fill
-from worked_attention.referee.mistakes import LIBRARY, Mistake
+from worked_attention.referee.mistakes.entry import Mistake
+from worked_attention.referee.mistakes.library import LIBRARY
 from worked_attention.stages.catalogue import STAGES
 
 CLOSE = 100.0  # what was sent equals a mistake's result if they differ by at most so many unit roundoffs of the largest element
