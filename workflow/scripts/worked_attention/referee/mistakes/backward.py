@@ -3,15 +3,11 @@
 import numpy as np
 
 from worked_attention.referee.chain import Arrays, Stage
-from worked_attention.referee.mistakes.entry import entries
-from worked_attention.referee.mistakes.when import (
-    capped,
-    has_gradients,
-    has_norm,
-    rotated,
-)
+from worked_attention.referee.mistakes.entry import Entries
+from worked_attention.referee.mistakes.when import capped, has_gradients, has_norm, masked, plain, rotated
 
-mistake, _ = entries("backward")
+entries = Entries("backward")
+mistake = entries.mistake
 
 
 @mistake(
@@ -90,3 +86,47 @@ def weight_gradient_transposed(case: dict, arrays: Arrays, go: Stage) -> Arrays:
 )
 def gradient_without_dropout(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     return go(case, {name: array for name, array in arrays.items() if name != "dropout_keep"})
+
+
+@mistake(
+    "backward",
+    "the softmax gradient with the dropped weights in place of the weights",
+    "P in P (dP - sum P dP) is the softmax itself, before dropout.",
+    has_gradients("dropped"),
+)
+def gradient_of_dropped_weights(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    return go(case, arrays | {"weights": arrays["dropped"]})
+
+
+@mistake(
+    "backward",
+    "the softmax gradient with the dropped weights, and no dropout on the way to it",
+    "Multiply the gradient of the weights by keep / (1 - p); P in P (dP - sum P dP) is the softmax before dropout.",
+    has_gradients("dropped"),
+)
+def gradient_of_dropped_weights_alone(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    return go(case, {name: array for name, array in arrays.items() if name != "dropout_keep"} | {"weights": arrays["dropped"]})
+
+
+@mistake(
+    "backward",
+    "the gradient of dropout with p where 1/(1 - p) is right",
+    "What is kept is divided by 1 - p, forwards and backwards.",
+    has_gradients("dropped"),
+)
+def gradient_dropout_times_p(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    return go({**case, "dropout": 1 - 1 / case["dropout"]}, arrays)
+
+
+@mistake(
+    "backward",
+    "NaN in the gradients of queries without keys",
+    "A query that sees no key has no gradient: put 0 where the softmax has 0/0.",
+    lambda case: has_gradients("d_masked")(case) and masked(case) and plain(case),
+)
+def gradient_nan_in_empty_rows(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    empty = (arrays["masked"] == -np.inf).all(axis=-1, keepdims=True)
+    softmax = {"weights": np.where(empty, np.nan, arrays["weights"]), "masked": np.where(empty, 0.0, arrays["masked"])}
+    made = go(case, arrays | softmax | {"keep": arrays["keep"] | empty})
+    values = ("d_v_heads", "d_v", "d_w_v", "d_b_v", "d_x_v")  # their gradient does not go through the softmax
+    return made | {name: array for name, array in go(case, arrays).items() if name in values}

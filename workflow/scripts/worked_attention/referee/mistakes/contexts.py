@@ -1,18 +1,18 @@
 """Mistakes in the contexts: which weights meet which values, and how heads are laid side by side."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from worked_attention.referee.chain import Arrays, Stage
-from worked_attention.referee.mistakes.entry import entries
-from worked_attention.referee.mistakes.when import (
-    as_long,
-    has,
-    heads,
-    scaled,
-)
+from worked_attention.referee.mistakes.entry import Change, Entries
+from worked_attention.referee.mistakes.when import as_long, has, heads, plain, scaled
+from worked_attention.stages.contexts import merge_heads
 from worked_attention.stages.projections import latest
+from worked_attention.stages.scores import repeat_heads
 
-mistake, _ = entries("contexts")
+entries = Entries("contexts")
+mistake = entries.mistake
 
 
 @mistake(
@@ -77,3 +77,57 @@ def keys_for_values(case: dict, arrays: Arrays, go: Stage) -> Arrays:
 @mistake("contexts", "weights before dropout", "Weight the values with what dropout leaves.", has("dropped", "contexts"))
 def dropout_not_used(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     return go(case, arrays | {"dropped": arrays["weights"]})
+
+
+def _shares(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    share = 1 / (1 + np.exp(other - one))
+    return share, 1 - share
+
+
+def _cuts(case: dict) -> range:
+    """After how many keys the first of two parts may end."""
+    merged = plain(case) and "contexts" in case["shapes"] and "dropped" not in case["shapes"]
+    return range(1, min(case["dims"]["Lk"], 9) if merged else 1)
+
+
+def _parts(name: str, sentence: str, remedy: str, weigh: Callable) -> None:
+    """Contexts of two parts of the keys, added with what `weigh` makes of their natural log-sum-exps [..., Lq, 1]."""
+
+    def cut_at(cut: int) -> Change:
+        def change(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+            values = repeat_heads(latest(arrays, "v"), case["heads"])
+            parts = [(arrays["masked"][..., keys], values[..., keys, :]) for keys in (slice(0, cut), slice(cut, None))]
+            logs = [np.log(np.exp(scores).sum(axis=-1, keepdims=True)) for scores, _ in parts]
+            means = [np.exp(scores - log) @ v for (scores, v), log in zip(parts, logs, strict=True)]
+            contexts = sum(weight * mean for weight, mean in zip(weigh(*logs), means, strict=True))
+            return {"contexts": contexts, "concat": merge_heads(contexts)}
+
+        return change
+
+    entries.numbered(name, "contexts", sentence, remedy, _cuts, cut_at)
+
+
+_parts(
+    "merged_base_2",
+    "the contexts of the first {} keys and of the others merged by e^lse where lse is to base 2",
+    "Weigh each part by e^lse with natural logarithms, or by 2^lse with those to base 2.",
+    lambda one, other: _shares(one / np.log(2), other / np.log(2)),
+)
+_parts(
+    "merged_base_e",
+    "the contexts of the first {} keys and of the others merged by 2^lse where lse is natural",
+    "Weigh each part by e^lse with natural logarithms, or by 2^lse with those to base 2.",
+    lambda one, other: _shares(one * np.log(2), other * np.log(2)),
+)
+_parts(
+    "merged_added",
+    "the contexts of the first {} keys and of the others divided by the product of their sums (log-sum-exps added)",
+    "The whole log-sum-exp is log(exp(lse1) + exp(lse2)).",
+    lambda one, other: (np.exp(-other), np.exp(-one)),
+)
+_parts(
+    "merged_averaged",
+    "the mean of the contexts of the first {} keys and of the others",
+    "Weigh each part by its share of the whole sum of exponentials.",
+    lambda one, other: (0.5, 0.5),
+)

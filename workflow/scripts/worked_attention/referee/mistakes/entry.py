@@ -5,7 +5,7 @@ A change is a function (case, arrays, go) -> arrays of the stage, computed wrong
 the case or a parameter and go on, or go and alter what comes out. A sentence completes "what you sent equals: ...".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,10 @@ Change = Callable[[dict, Arrays, Stage], Arrays]
 
 @dataclass(frozen=True)
 class Mistake:
-    """One known mistake: its name, its kind (the module it stands in), what it is, what mends it, when it can happen, what it changes."""
+    """One known mistake: its name, its kind (the module it stands in), what it is, what mends it, when it can happen, what it changes.
+
+    A neutral one says what was done without a guess why; where several equal what was sent, it is told first.
+    """
 
     name: str
     kind: str
@@ -26,6 +29,7 @@ class Mistake:
     remedy: str
     applies: Callable[[dict], bool]
     changes: dict[str, Change]
+    neutral: bool = False
 
     @property
     def stage(self) -> str:
@@ -39,27 +43,57 @@ class Mistake:
             return self.changes[stage](case, arrays, go) if stage in self.changes else go(case, arrays)
 
 
+@dataclass(frozen=True)
+class Numbered:
+    """A mistake with a number in it: each of `numbers(case)` makes one, whose sentence has it in place of {}."""
+
+    name: str
+    kind: str
+    sentence: str
+    remedy: str
+    numbers: Callable[[dict], Iterable]
+    changes: Callable[[float], dict[str, Change]]
+
+    def mistakes(self, case: dict) -> list[Mistake]:
+        """One for each number that the case allows."""
+        return [
+            Mistake(f"{self.name}_{n}", self.kind, self.sentence.format(n), self.remedy, lambda case: True, self.changes(n))
+            for n in self.numbers(case)
+        ]
+
+
 ENTERED: dict[str, Mistake] = {}
+NUMBERED: dict[str, Numbered] = {}
 
 
-def entries(kind: str) -> tuple[Callable, Callable]:
-    """(mistake, enter_all), which put mistakes of this kind into the library.
+@dataclass(frozen=True)
+class Entries:
+    """What a module enters mistakes of its kind with."""
 
-    `@mistake(stage, sentence, remedy, applies)` enters the function that follows, under its own name; `enter_all(name, sentence, remedy,
-    applies, changes)` a mistake that changes one stage or several, {stage: change}.
-    """
+    kind: str
 
-    def enter_all(name: str, sentence: str, remedy: str, applies: Callable[[dict], bool], changes: dict[str, Change]) -> None:
-        ENTERED[name] = Mistake(name, kind, sentence, remedy, applies, changes)
+    def enter(
+        self, name: str, sentence: str, remedy: str, applies: Callable[[dict], bool], changes: dict[str, Change], neutral: bool = False
+    ) -> None:
+        """Put a mistake into the library that changes one stage or several, {stage: change}."""
+        ENTERED[name] = Mistake(name, self.kind, sentence, remedy, applies, changes, neutral)
 
-    def mistake(stage: str, sentence: str, remedy: str, applies: Callable[[dict], bool] = lambda case: True) -> Callable[[Change], Change]:
+    def mistake(
+        self, stage: str, sentence: str, remedy: str, applies: Callable[[dict], bool] = lambda case: True
+    ) -> Callable[[Change], Change]:
+        """Put the function that follows into the library, under its own name."""
+
         def enter(change: Change) -> Change:
-            enter_all(change.__name__, sentence, remedy, applies, {stage: change})
+            self.enter(change.__name__, sentence, remedy, applies, {stage: change})
             return change
 
         return enter
 
-    return mistake, enter_all
+    def numbered(
+        self, name: str, stage: str, sentence: str, remedy: str, numbers: Callable[[dict], Iterable], change: Callable[[float], Change]
+    ) -> None:
+        """Put `change(number)` of a stage into the library, once for each of `numbers(case)`."""
+        NUMBERED[name] = Numbered(name, self.kind, sentence, remedy, numbers, lambda number: {stage: change(number)})
 
 
 def altered(**changes: Callable[[dict], object]) -> Change:

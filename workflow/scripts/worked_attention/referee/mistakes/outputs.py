@@ -1,14 +1,13 @@
 """Mistakes in the output projection."""
 
-from worked_attention.referee.chain import Arrays, Stage
-from worked_attention.referee.mistakes.entry import entries, without
-from worked_attention.referee.mistakes.when import (
-    has,
-    heads,
-    square,
-)
+import numpy as np
 
-mistake, enter_all = entries("outputs")
+from worked_attention.referee.chain import Arrays, Stage
+from worked_attention.referee.mistakes.entry import Entries, without
+from worked_attention.referee.mistakes.when import has, heads, square
+
+entries = Entries("outputs")
+mistake = entries.mistake
 
 
 @mistake(
@@ -21,7 +20,7 @@ def missing_w_o(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     return go(case, {name: array for name, array in arrays.items() if name not in ("w_o", "b_o")})
 
 
-enter_all("missing_b_o", "no bias added to the output", "Add b_o.", has("b_o"), {"outputs": without("b_o")})
+entries.enter("missing_b_o", "no bias added to the output", "Add b_o.", has("b_o"), {"outputs": without("b_o")})
 
 
 @mistake(
@@ -50,3 +49,13 @@ def b_o_for_each_head(case: dict, arrays: Arrays, go: Stage) -> Arrays:
 def residual_added(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     made = go(case, arrays)
     return made | {"output": made["output"] + arrays["x"]}
+
+
+@mistake(
+    "outputs",
+    "the signs of w_o lost, so that what it subtracts is added",
+    "Keep the signs of w_o.",
+    lambda case: "w_o" in case["shapes"],
+)
+def w_o_without_signs(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    return go(case, arrays | {"w_o": np.abs(arrays["w_o"])})

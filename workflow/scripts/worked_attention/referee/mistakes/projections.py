@@ -5,22 +5,14 @@ from collections.abc import Callable
 import numpy as np
 
 from worked_attention.referee.chain import Arrays, Stage, after
-from worked_attention.referee.mistakes.entry import Change, entries, without
-from worked_attention.referee.mistakes.when import (
-    fused,
-    has,
-    has_norm,
-    heads,
-    layout,
-    rotated,
-    same_shape,
-    square,
-)
+from worked_attention.referee.mistakes.entry import Change, Entries, without
+from worked_attention.referee.mistakes.when import fused, has, has_norm, heads, layout, rotated, same_shape, square
 from worked_attention.stages import positions
 from worked_attention.stages.contexts import merge_heads
 from worked_attention.stages.projections import norm, split_heads
 
-mistake, enter_all = entries("projections")
+entries = Entries("projections")
+mistake = entries.mistake
 
 
 @mistake(
@@ -95,10 +87,10 @@ def heads_of_every_hth_column(case: dict, arrays: Arrays, go: Stage) -> Arrays:
 
 
 for _name, _word in (("q", "queries"), ("k", "keys"), ("v", "values")):
-    enter_all(
+    entries.enter(
         f"missing_b_{_name}", f"no bias added to the {_word}", f"Add b_{_name}.", has(f"b_{_name}"), {"projections": without(f"b_{_name}")}
     )
-enter_all(
+entries.enter(
     "missing_biases",
     "no bias added to queries, keys and values",
     "Add b_q, b_k and b_v.",
@@ -118,7 +110,7 @@ def _swapped(one: str, other: str) -> Change:
 
 
 for _one, _other in (("q", "k"), ("k", "v"), ("q", "v")):
-    enter_all(
+    entries.enter(
         f"{_one}_and_{_other}_swapped",
         f"w_{_one} and w_{_other} (with their biases) swapped",
         f"Make {_one} from w_{_one} and {_other} from w_{_other}.",
@@ -143,7 +135,7 @@ def missing_norm(case: dict, arrays: Arrays, go: Stage) -> Arrays:
 
 @mistake("projections", "the norm without its gain", "Multiply by g_q and g_k after the norm.", has("g_q", "g_k"))
 def missing_gain(case: dict, arrays: Arrays, go: Stage) -> Arrays:
-    return _normed(case, arrays, go, lambda x, name: norm(x, case["qk_norm"]["kind"], case["qk_norm"]["eps"]))
+    return _normed(case, arrays, go, lambda x, name: norm(x, case["qk_norm"]))
 
 
 @mistake(
@@ -151,7 +143,7 @@ def missing_gain(case: dict, arrays: Arrays, go: Stage) -> Arrays:
 )
 def other_norm(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     kind = {"rms": "l2", "l2": "rms"}[case["qk_norm"]["kind"]]
-    return _normed(case, arrays, go, lambda x, name: norm(x, kind, case["qk_norm"]["eps"], arrays.get(f"g_{name}")))
+    return _normed(case, arrays, go, lambda x, name: norm(x, {**case["qk_norm"], "kind": kind}, arrays.get(f"g_{name}")))
 
 
 @mistake(
@@ -163,7 +155,7 @@ def other_norm(case: dict, arrays: Arrays, go: Stage) -> Arrays:
 def norm_over_all_heads(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     def change(x: np.ndarray, name: str) -> np.ndarray:
         n = x.shape[-3]
-        y = split_heads(norm(merge_heads(x), case["qk_norm"]["kind"], case["qk_norm"]["eps"]), n)
+        y = split_heads(norm(merge_heads(x), case["qk_norm"]), n)
         return y * arrays.get(f"g_{name}", np.float64(1))
 
     return _normed(case, arrays, go, change)
@@ -190,3 +182,55 @@ def cache_rotated_again(case: dict, arrays: Arrays, go: Stage) -> Arrays:
 def appended_keys_in_front(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     made, keys = go(case, arrays), case["dims"]["Lc"]
     return made | {name: np.roll(made[name], -keys, axis=-2) for name in ("k_extended", "v_extended")}
+
+
+@mistake(
+    "projections",
+    "the norm taken over the tokens",
+    "Each query and key is divided by its own size, along its columns.",
+    lambda case: has_norm(case) and case["dims"]["Lq"] > 1,
+)
+def norm_over_tokens(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    def change(x: np.ndarray, name: str) -> np.ndarray:
+        y = norm(np.swapaxes(x, -1, -2), case["qk_norm"])
+        return np.swapaxes(y, -1, -2) * arrays.get(f"g_{name}", np.float64(1))
+
+    return _normed(case, arrays, go, change)
+
+
+def _with_eps(eps: float) -> Change:
+    def change(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+        return _normed(case, arrays, go, lambda x, name: norm(x, {**case["qk_norm"], "eps": eps}, arrays.get(f"g_{name}")))
+
+    return change
+
+
+entries.numbered(
+    "norm_with_eps",
+    "projections",
+    "the norm with eps {}",
+    "Use the eps of the case, under the root.",
+    lambda case: [eps for eps in (1e-5, 1e-6, 1e-8, 1e-12, 0.0) if eps != case["qk_norm"]["eps"]] if has_norm(case) else [],
+    _with_eps,
+)
+
+
+@mistake("projections", "the norm with eps added behind the root", "Add eps under the root: x / sqrt(mean(x^2) + eps).", has_norm)
+def norm_eps_outside(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    def change(x: np.ndarray, name: str) -> np.ndarray:
+        length = {"rms": np.mean, "l2": np.sum}[case["qk_norm"]["kind"]](x * x, axis=-1, keepdims=True) ** 0.5
+        return x / (length + case["qk_norm"]["eps"]) * arrays.get(f"g_{name}", np.float64(1))
+
+    return _normed(case, arrays, go, change)
+
+
+@mistake(
+    "projections",
+    "the zero key in front of the appended one",
+    "bias_k stands in front of the zero key.",
+    lambda case: "bias_k" in case["shapes"] and case["extra_key"] == "zero",
+)
+def zero_key_before_bias_key(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    made = go(case, arrays)
+    order = [*range(case["dims"]["Lc"]), case["dims"]["Lc"] + 1, case["dims"]["Lc"]]
+    return made | {name: made[name][..., order, :] for name in ("k_extended", "v_extended")}

@@ -5,22 +5,15 @@ from collections.abc import Callable
 import numpy as np
 
 from worked_attention.referee.chain import Arrays, Stage
-from worked_attention.referee.mistakes.entry import Change, altered, entries
+from worked_attention.referee.mistakes.entry import Change, Entries, Mistake, altered
 from worked_attention.referee.mistakes.masks import cells, filled
-from worked_attention.referee.mistakes.when import (
-    as_long,
-    bare,
-    biased,
-    capped,
-    heads,
-    masked,
-    scaled,
-)
+from worked_attention.referee.mistakes.when import as_long, bare, biased, capped, heads, masked, scaled
 from worked_attention.stages.contexts import merge_heads
 from worked_attention.stages.projections import latest
 from worked_attention.stages.scores import repeat_heads, softcap
 
-mistake, enter_all = entries("scores")
+entries = Entries("scores")
+mistake = entries.mistake
 
 
 def _factor(name: str, sentence: str, remedy: str, factor: Callable[[dict], float]) -> None:
@@ -29,7 +22,12 @@ def _factor(name: str, sentence: str, remedy: str, factor: Callable[[dict], floa
     def applies(case: dict) -> bool:
         return scaled(case) and abs(factor(case) - case["scale_factor"]) > 1e-6 * abs(case["scale_factor"])
 
-    enter_all(name, sentence, remedy, applies, {"scores": altered(scale_factor=factor)})
+    entries.enter(name, sentence, remedy, applies, {"scores": altered(scale_factor=factor)})
+
+
+def _own_width(case: dict) -> bool:
+    """Whether all heads together are not as wide as x."""
+    return "d_model" in case["dims"] and case["dims"]["d_model"] != case["heads"] * case["dims"]["d_k"]
 
 
 _RIGHT_SCALE = "Use the scale of the case, 1/sqrt(d_k) by default, where d_k is the width of one head."
@@ -44,7 +42,7 @@ _factor(
     "divided_by_sqrt_all_heads",
     "divided by sqrt(H d_k)",
     _RIGHT_SCALE,
-    lambda case: (case["heads"] * case["dims"]["d_k"]) ** -0.5 if "d_model" in case["dims"] else case["scale_factor"],
+    lambda case: (case["heads"] * case["dims"]["d_k"]) ** -0.5 if _own_width(case) else case["scale_factor"],
 )
 _factor("not_scaled", "no scale", "Multiply q k^T by the scale before the softmax.", lambda case: 1.0)
 _factor(
@@ -68,7 +66,7 @@ def _tiled(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     return go(case, arrays | {name: arrays[name][..., order, :, :] for name in names if name in arrays})
 
 
-enter_all(
+entries.enter(
     "groups_tiled",
     "key and value heads repeated as 0, 1, 0, 1 where 0, 0, 1, 1 is right",
     "Repeat each key and value head for its block of neighbouring query heads (repeat_interleave, not tile).",
@@ -85,7 +83,8 @@ enter_all(
 )
 def bias_scaled(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     made, scores, added, keep = cells(case, arrays, go)
-    return made | {"masked": filled(case, scores + added * case["scale_factor"], keep)}
+    added = added * case["scale_factor"]
+    return made | {"bias": added, "masked": filled(case, scores + added, keep)}
 
 
 @mistake("scores", "no bias added", "Add the bias (table, ALiBi, T5, additive mask) to the scores.", biased)
@@ -178,17 +177,81 @@ def _across(axis: int) -> dict[str, Change]:
     return {"scores": scores, "contexts": contexts}
 
 
-enter_all(
+entries.enter(
     "attention_across_heads",
     "the heads of one token attending each other",
     "Queries, keys and values are [batch, heads, tokens, width]; swap the middle axes before the product.",
     lambda case: bare(case) and heads(case) and case["heads"] == case["kv_heads"],
     _across(-3),
 )
-enter_all(
+entries.enter(
     "attention_across_batch",
     "the samples of the batch attending each other, token by token",
     "The module takes tokens first (or batch first); swap the axes, or say which one it is (batch_first).",
     lambda case: bare(case) and "B" in case["dims"],
     _across(-4),
+)
+
+
+def scaled_by(factor: float) -> Mistake:
+    """One factor on the scaled scores, or on those that the case gives."""
+
+    def change(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+        if scaled(case):
+            return go({**case, "scale_factor": factor * case["scale_factor"]}, arrays)
+        return go(case, arrays | {"scaled": factor * arrays["scaled"]})
+
+    return Mistake("scaled_by", "scores", f"scores {factor:.6g} times ours", "Look for the factor.", lambda case: True, {"scores": change})
+
+
+@mistake(
+    "scores",
+    "a bias that is not multiplied by log2(e), though the scores are, for exp2",
+    "With exp2 everything in the exponent is multiplied by log2(e), the bias, too.",
+    biased,
+)
+def bias_without_log2e(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    made, scores, added, keep = cells(case, arrays, go)
+    added = added * np.log(2)
+    return made | {"bias": added, "masked": filled(case, scores + added, keep)}
+
+
+def _repeated_tokens(case: dict, arrays: Arrays, name: str) -> Arrays:
+    x, group = latest(arrays, name), case["heads"] // case["kv_heads"]
+    repeated = np.repeat(x, group, axis=-2).reshape(*x.shape[:-3], case["heads"], *x.shape[-2:])
+    return {key: repeated for key, array in arrays.items() if array is x}
+
+
+entries.enter(
+    "tokens_repeated",
+    "keys and values repeated token by token (each token several times) in place of head by head",
+    "Repeat along the axis of the heads, not of the tokens.",
+    lambda case: case["kv_heads"] < case["heads"] and scaled(case),
+    {
+        "scores": lambda case, arrays, go: go(case, arrays | _repeated_tokens(case, arrays, "k")),
+        "contexts": lambda case, arrays, go: go(case, arrays | _repeated_tokens(case, arrays, "v")),
+    },
+)
+
+
+def _head_order(case: dict) -> np.ndarray:
+    """Heads in the order (place in the group, group) where (group, place in the group) is right; pairs where no heads share keys."""
+    groups = case["kv_heads"] if case["kv_heads"] < case["heads"] else case["heads"] // 2
+    return np.arange(case["heads"]).reshape(groups, -1).T.ravel()
+
+
+def _regrouped(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    names = ("q",) if case["kv_heads"] < case["heads"] else ("q", "k")
+    moved = {key: x[..., _head_order(case), :, :] for name in names for key, x in arrays.items() if x is latest(arrays, name)}
+    return go(case, arrays | moved)
+
+
+entries.enter(
+    "heads_in_other_groups",
+    "heads laid out as (place in the group, group) where (group, place in the group) is right",
+    "Neighbouring heads make a group; swap the two axes that the heads were split into.",
+    lambda case: (
+        scaled(case) and case["heads"] > 2 and case["heads"] % 2 == 0 and not np.array_equal(_head_order(case), range(case["heads"]))
+    ),
+    {"scores": _regrouped},
 )

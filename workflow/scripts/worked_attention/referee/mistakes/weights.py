@@ -5,20 +5,13 @@ from collections.abc import Callable
 import numpy as np
 
 from worked_attention.referee.chain import STAGE, Arrays, Stage
-from worked_attention.referee.mistakes.entry import Change, entries
-from worked_attention.referee.mistakes.when import (
-    as_long,
-    biased,
-    has,
-    has_sinks,
-    heads,
-    masked,
-    plain,
-    soft,
-)
+from worked_attention.referee.mistakes.entry import Change, Entries
+from worked_attention.referee.mistakes.masks import cells, filled
+from worked_attention.referee.mistakes.when import as_long, biased, has, has_sinks, heads, masked, plain, soft
 from worked_attention.stages.precision import bfloat16
 
-mistake, enter_all = entries("weights")
+entries = Entries("weights")
+mistake = entries.mistake
 
 
 def _reweighted(case: dict, arrays: Arrays, go: Stage, weights: np.ndarray) -> Arrays:
@@ -38,21 +31,21 @@ def _along(axes: int | tuple[int, ...]) -> Change:
     return change
 
 
-enter_all(
+entries.enter(
     "softmax_over_queries",
     "the softmax over the queries",
     "Every row sums to 1: softmax along the last axis.",
     plain,
     {"weights": _along(-2)},
 )
-enter_all(
+entries.enter(
     "softmax_over_heads",
     "the softmax over the heads",
     "Every row sums to 1: softmax along the last axis.",
     lambda case: plain(case) and heads(case),
     {"weights": _along(-3)},
 )
-enter_all(
+entries.enter(
     "softmax_over_everything",
     "one softmax over all queries and keys of a head",
     "Every row sums to 1 by itself: softmax along the last axis.",
@@ -68,7 +61,8 @@ def _empty(policy: str, sentence: str) -> None:
     def change(case: dict, arrays: Arrays, go: Stage) -> Arrays:
         return go({**case, "mask": {**case["mask"], "empty_row": policy}}, arrays)
 
-    enter_all(f"empty_row_{policy}", sentence, "Follow the case's `empty_row`; implementations differ here.", applies, {"weights": change})
+    remedy = "Follow the case's `empty_row`; implementations differ here."
+    entries.enter(f"empty_row_{policy}", sentence, remedy, applies, {"weights": change}, neutral=True)
 
 
 _empty("nan", "NaN where a query sees no key")
@@ -82,7 +76,7 @@ def _exponentials(name: str, sentence: str, remedy: str, largest: Callable[[np.n
         e = np.power(base, scores - largest(scores))
         return _reweighted(case, arrays, go, e / e.sum(axis=-1, keepdims=True))
 
-    enter_all(name, sentence, remedy, plain, {"weights": change})
+    entries.enter(name, sentence, remedy, plain, {"weights": change})
 
 
 _SHIFT = "Subtract the largest score of each row, not one for all and not none."
@@ -197,7 +191,7 @@ def _rounded(name: str, dtype: np.dtype, word: str) -> None:
     def applies(case: dict) -> bool:
         return soft(case) and np.dtype(case["dtype"]).itemsize > 2
 
-    enter_all(name, f"weights rounded to {word}", "Keep the weights in the arithmetic of the case.", applies, {"weights": change})
+    entries.enter(name, f"weights rounded to {word}", "Keep the weights in the arithmetic of the case.", applies, {"weights": change})
 
 
 _rounded("weights_in_float16", np.dtype(np.float16), "float16")
@@ -237,7 +231,7 @@ def _dropping(name: str, sentence: str, remedy: str, wrong: Callable[[np.ndarray
         made = go(case, arrays)
         return made | {"dropped": wrong(made["weights"], arrays["dropout_keep"], case["dropout"])}
 
-    enter_all(name, sentence, remedy, has("dropped"), {"weights": change})
+    entries.enter(name, sentence, remedy, has("dropped"), {"weights": change})
 
 
 _dropping("dropout_not_rescaled", "dropped weights not divided by 1 - p", "Divide what is kept by 1 - p.", lambda w, keep, p: w * keep)
@@ -257,3 +251,86 @@ _dropping(
 def dropout_in_weights(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     made = go(case, arrays)
     return made | {"weights": made["dropped"]}
+
+
+entries.enter(
+    "softmax_over_heads_and_keys",
+    "one softmax over the heads and keys of a query",
+    "Every row of every head sums to 1 by itself: softmax along the last axis.",
+    lambda case: plain(case) and heads(case),
+    {"weights": _along((-3, -1))},
+)
+
+
+@mistake("weights", "weights divided once more by their sum over the queries", "Every row sums to 1 already; leave it.", plain)
+def renormalised_over_queries(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    weights = go(case, arrays)["weights"]
+    return _reweighted(case, arrays, go, weights / weights.sum(axis=-2, keepdims=True))
+
+
+def _resunk(case: dict, arrays: Arrays, go: Stage, change: Callable[[np.ndarray], np.ndarray]) -> Arrays:
+    """The stage with other sinks."""
+    return go({**case, "softmax": "plain"}, arrays | {"sinks": change(arrays.get("sinks", np.zeros(case["heads"])))})
+
+
+@mistake("weights", "the sink (or the one) counted twice in the denominator", "Add exp(sink) once, not in every block.", has_sinks)
+def sink_twice(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    return _resunk(case, arrays, go, lambda sinks: sinks + np.log(2))
+
+
+@mistake(
+    "weights",
+    "the sink times the scale",
+    "The sink is a logit already: nothing multiplies it.",
+    lambda case: "sinks" in case["shapes"] and case["scale_factor"] != 1,
+)
+def sink_scaled(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    return _resunk(case, arrays, go, lambda sinks: sinks * case["scale_factor"])
+
+
+def _in_range(name: str, dtype: np.dtype, sentence: str, largest: Callable[[np.ndarray], np.ndarray | float]) -> None:
+    """Exponentials in a format in which they over- or underflow, shifted by `largest`."""
+
+    def change(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+        scores = arrays["masked"].astype(dtype)
+        e = np.exp(scores - np.asarray(largest(scores), dtype))
+        return _reweighted(case, arrays, go, (e / e.sum(axis=-1, keepdims=True, dtype=dtype)).astype(np.float64))
+
+    entries.enter(name, sentence, _SHIFT, plain, {"weights": change})
+
+
+for _word, _dtype in (("float32", np.dtype(np.float32)), ("float16", np.dtype(np.float16))):
+    _in_range(
+        f"no_maximum_{_word}", _dtype, f"exponentials of scores that were not shifted, in {_word}, so that some overflow", lambda s: 0.0
+    )
+    _in_range(
+        f"global_maximum_{_word}",
+        _dtype,
+        f"rows shifted by the largest score of all, in {_word}, so that some underflow to 0/0",
+        lambda s: s.max(),
+    )
+
+
+@mistake(
+    "weights",
+    "rows of which every exponential underflowed, put to 0",
+    _SHIFT,
+    plain,
+)
+def underflow_to_zero(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    e = np.exp(arrays["masked"])
+    total = e.sum(axis=-1, keepdims=True)
+    return _reweighted(case, arrays, go, np.where(total > 0, e / total, 0.0))
+
+
+@mistake(
+    "weights",
+    "the bias of the first key as a sink in the denominator, and no bias on the scores",
+    "The bias is added to the score of its key, which keeps its value.",
+    lambda case: "bias_table" in case["shapes"] and plain(case),
+)
+def first_bias_as_sink(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    _, scores, _, keep = cells(case, arrays, STAGE["scores"])
+    table = np.broadcast_to(arrays["bias_table"], scores.shape)
+    sinks = table.reshape(-1, case["heads"], *scores.shape[-2:])[0, :, 0, 0]
+    return go(case, arrays | {"sinks": sinks, "masked": filled(case, scores, keep)})

@@ -80,7 +80,7 @@ def has_t5(case: dict) -> bool:
 
 def bare(case: dict) -> bool:
     others = {"keep", "bias", "sinks", "dropped"} & set(case["shapes"])
-    return scaled(case) and as_long(case) and bool(case["arrays"]["contexts"]) and not others
+    return scaled(case) and as_long(case) and bool(case["arrays"]["contexts"]) and not others and case["softmax"] == "plain"
 
 
 def plain(case: dict) -> bool:
