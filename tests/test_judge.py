@@ -20,7 +20,7 @@ from worked_attention.cases.suites import load_config, load_suites
 from worked_attention.referee import running, submissions
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import judge_case, said
-from worked_attention.referee.mistakes import LIBRARY
+from worked_attention.referee.mistakes.library import LIBRARY
 from worked_attention.referee.outcome import counts, objection
 from worked_attention.referee.power import by_mistake
 from worked_attention.referee.report import judge_all, table
@@ -784,7 +784,8 @@ def test_judge_examples_in_python(project: Path):
     done = judge(project, "examples/attention_wrong.py")
     assert done.returncode == 1
     assert "Error: submission examples/attention_wrong.py: 5 wrong; " in done.stderr and "Traceback" not in done.stderr
-    assert "first wrong: scores" in done.stdout and "what you sent equals: divided by sqrt(d_model) (within " in done.stdout
+    assert "first wrong: scores" in done.stdout
+    assert "what you sent equals: divided by sqrt(d_model), or the scale applied twice, or " in done.stdout
     case = read(project, "examples/attention_wrong.py")["handworked/two_heads"]
     assert (case["verdict"], case["first_wrong_stage"], case["contract"]) == ("wrong", "scores", None)
     assert case["diagnosis"]["mistakes"][0]["name"] == "divided_by_sqrt_d_model"

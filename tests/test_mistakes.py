@@ -12,14 +12,15 @@ from worked_attention.cases.suites import load_suite
 from worked_attention.referee.chain import STAGE, Arrays
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import judge_case
-from worked_attention.referee.mistakes import LIBRARY, Mistake
+from worked_attention.referee.mistakes.entry import Mistake
+from worked_attention.referee.mistakes.library import LIBRARY
 from worked_attention.referee.power import by_mistake
 from worked_attention.stages.catalogue import STAGES
 from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.whole import compute
 
 FOLDER = ROOT / "config" / "suites"
-SUITES = ("handworked", "heads", "masks", "scores", "positions", "softmax", "cache", "gradients")
+SUITES = ("handworked", "heads", "masks", "scores", "positions", "softmax", "cache", "gradients", "field_cases_2")
 LOADED = {suite: load_suite(FOLDER / f"{suite}.yaml", {"max_array_mb": 256}) for suite in SUITES}
 CASES = {f"{suite}/{name}": case for suite in SUITES for name, case in LOADED[suite]["cases"].items()}
 quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -76,7 +77,8 @@ def test_is_found_at_its_stage_and_named(mistake: Mistake):
     key, found = next(hits, (None, None))
     assert found, "named in no case"
     assert found["first_wrong_stage"] == mistake.stage, key
-    assert found["diagnosis"]["sentence"].startswith(f"what you sent equals: {mistake.sentence} (within ")
+    ending = ", or " if found["diagnosis"]["also"] else " (within "
+    assert found["diagnosis"]["sentence"].startswith(f"what you sent equals: {mistake.sentence}{ending}")
     assert found["verdict"] == "wrong" and found["worst"]["array"] in CASES[key]["arrays"][mistake.stage]
 
 
@@ -131,17 +133,18 @@ def test_what_equals_no_mistake_is_not_named():
 
 @quiet
 def test_few_bits_do_not_make_everything_alike():
-    """The input itself, sent as the output in bfloat16, resembles more than one mistake to one digit, and equals none."""
+    """The input itself, sent as the output in bfloat16, resembles more than one mistake to one digit; all that is told is what it is."""
     for key in ("handworked/two_heads", "handworked/without_bias", "handworked/batched"):
         found = verdict(key, {"output": parameters(key)["x"].astype(bfloat16)})
-        assert found["verdict"] == "wrong" and found["diagnosis"] is None
+        assert found["verdict"] == "wrong" and found["diagnosis"]["mistakes"] == []
+        assert found["diagnosis"]["sentence"].startswith("your output equals our x (within ")
 
 
 def test_the_article_on_two_heads():
     """d_model 4 with two heads: what divides by sqrt(d_model) is told so, and what else it equals here."""
     sent = by_mistake(CASES["handworked/two_heads"], right("handworked/two_heads"), LIBRARY["divided_by_sqrt_d_model"])
     found = verdict("handworked/two_heads", sent)
-    assert found["diagnosis"]["sentence"].startswith("what you sent equals: divided by sqrt(d_model) (within ")
+    assert found["diagnosis"]["sentence"].startswith("what you sent equals: divided by sqrt(d_model), or the scale applied twice, or ")
     assert "the scale applied twice" in found["diagnosis"]["also"]
 
 

@@ -7,12 +7,12 @@ import pytest
 from conftest import ROOT, run
 
 from worked_attention.cases.suites import load_suite
-from worked_attention.referee.mistakes import LIBRARY
+from worked_attention.referee.mistakes.library import LIBRARY
 from worked_attention.referee.power import caught
 from worked_attention.stages.whole import compute
 
 FOLDER = ROOT / "config" / "suites"
-SUITES = ("handworked", "heads", "masks", "scores", "positions", "softmax", "cache", "gradients")
+SUITES = ("handworked", "heads", "masks", "scores", "positions", "softmax", "cache", "gradients", "field_cases_2")
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

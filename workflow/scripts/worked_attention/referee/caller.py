@@ -195,6 +195,8 @@ def main(file: Path, descriptor: int) -> None:
                 module = load(file)
                 if not any(callable(getattr(module, name, None)) for name in ("attention", *COMPUTED)):
                     header |= {"word": "failed", "text": f"defines no function attention, nor one of {', '.join(COMPUTED)}"}
+                elif hasattr(module, "CONVENTIONS"):
+                    header |= {"text": json.dumps(module.CONVENTIONS, default=repr)[: SMALL // 2]}
             except BaseException as error:
                 header |= {"word": "failed", "text": told(error, file)}
         else:

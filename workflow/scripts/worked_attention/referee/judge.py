@@ -14,7 +14,7 @@ from worked_attention.referee.bounds.rounding import PRESCALED, UNIT, Errors, fi
 from worked_attention.referee.bounds.whole import BOUNDS
 from worked_attention.referee.chain import STAGE, Arrays, fill
 from worked_attention.referee.compare import spelled
-from worked_attention.referee.diagnosis import Diagnoser
+from worked_attention.referee.diagnosis import BESIDE, Diagnoser
 from worked_attention.stages.catalogue import CATALOGUE, STAGES
 from worked_attention.stages.dtypes import HALF
 from worked_attention.stages.masks import fill_value
@@ -23,7 +23,6 @@ from worked_attention.stages.projections import latest
 
 OURS = UNIT["float64"]
 COMPUTED = STAGES[1:]
-BESIDE = ("bias", "keep")  # arrays of the scores that no earlier stage leads to
 
 
 @dataclass(frozen=True)
@@ -216,7 +215,7 @@ def judge_case(case: dict, parameters: Arrays, sent: Arrays, diagnoser: Diagnose
     blame = suspects(case, given, parameters | chain.used)
     stage = CATALOGUE[wrong[0]].stage
     names = case["arrays"][stage]
-    if any(name in given and name not in BESIDE for name in names[: names.index(wrong[0])]):
+    if wrong[0] in BESIDE or any(name in given and name not in BESIDE for name in names[: names.index(wrong[0])]):
         blame[stage] = {stage}  # what the stage itself makes it from was sent, and is right
     verdict = _verdict("wrong", None, stages=_stages(case, given, wrong, blame))
     verdict["first_wrong_stage"] = said(blame[stage])

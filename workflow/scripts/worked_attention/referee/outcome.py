@@ -54,7 +54,7 @@ def named(keys: list[str]) -> str:
 
 def held_to(case: dict, contract: str) -> dict:
     """A verdict, which is wrong if it was right only in a coarser arithmetic than the `contract`."""
-    if case["verdict"] != "right" or case["contract"] in CONTRACTS[contract]:
+    if case["verdict"] not in ("right", "convention") or case["contract"] in CONTRACTS[contract]:
         return case
     problem = f"right only in {case['contract']}, and not in {contract} as is asked for"
     return case | {"verdict": "wrong", "problems": [*case["problems"], problem]}
@@ -65,6 +65,8 @@ def says(case: dict, digits: int) -> str:
     parts = []
     if case["verdict"] == "right":
         parts.append(f"in {case['contract']}")
+    if case["verdict"] == "convention":
+        parts.append(f"follows {case['convention']}, in {case['contract']}")
     if case["first_wrong_stage"]:
         parts.append(f"first wrong: {case['first_wrong_stage']}")
         worst = case["worst"]

@@ -6,7 +6,8 @@ import numpy as np
 
 from worked_attention.referee.chain import Arrays
 from worked_attention.referee.judge import judge_case
-from worked_attention.referee.mistakes import LIBRARY, Mistake
+from worked_attention.referee.mistakes.entry import Mistake
+from worked_attention.referee.mistakes.library import LIBRARY
 from worked_attention.stages.catalogue import STAGES
 from worked_attention.stages.whole import compute
 

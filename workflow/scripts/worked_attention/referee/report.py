@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from worked_attention.cases.words import printable
+from worked_attention.referee.conventions import others
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import judge_case
 from worked_attention.referee.outcome import counts, grouped, held_to, named, says
@@ -22,7 +23,8 @@ def judge_all(submission: Submission, suites: dict[str, dict], stop: Collection[
     diagnoser = Diagnoser()
     verdicts = {}
     for (suite, name), given, sent in submission.answers():
-        found = _verdict(suites[suite]["cases"][name], given, sent, diagnoser)
+        case = suites[suite]["cases"][name]
+        found = _verdict(case, given, sent, submission.conventions, diagnoser)
         verdicts[f"{suite}/{name}"] = found = held_to(found, contract) if contract else found
         if found["verdict"] in stop:
             break
@@ -38,13 +40,25 @@ def judge_all(submission: Submission, suites: dict[str, dict], stop: Collection[
     }
 
 
-def _verdict(case: dict, parameters: Arrays, sent: Sent, diagnoser: Diagnoser) -> dict:
+def _verdict(case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, str], diagnoser: Diagnoser) -> dict:
     """The judge's verdict; where files could not be read, the case cannot be right."""
     nothing = {"verdict": sent.word, "contract": None, "first_wrong_stage": None, "diagnosis": None, "worst": None, "stages": {}}
-    verdict = judge_case(case, parameters, sent.arrays, diagnoser) if sent.arrays else nothing
-    if sent.problems and verdict["verdict"] == "right":
-        verdict |= {"verdict": sent.word, "contract": None}
+    verdict = _judged(case, parameters, sent.arrays, conventions, diagnoser) if sent.arrays else nothing | {"convention": None}
+    if sent.problems and verdict["verdict"] in ("right", "convention"):
+        verdict |= {"verdict": sent.word, "contract": None, "convention": None}
     return verdict | {"problems": [printable(problem) for problem in sent.problems]}
+
+
+def _judged(case: dict, parameters: Arrays, arrays: Arrays, conventions: dict[str, str], diagnoser: Diagnoser) -> dict:
+    """The verdict of `judge_case`, and the `convention` that was followed, if only that differs from the case."""
+    verdict = judge_case(case, parameters, arrays)
+    if verdict["verdict"] != "wrong":
+        return verdict | {"convention": None}
+    for followed, other in others(case, conventions):
+        found = judge_case(other, parameters, arrays)
+        if found["verdict"] == "right":
+            return found | {"verdict": "convention", "convention": followed}
+    return judge_case(case, parameters, arrays, diagnoser) | {"convention": None}
 
 
 def table(verdict: dict, digits: int = 9) -> str:

@@ -81,11 +81,12 @@ class Running:
         self.process.stdout.close()
         self.selector.close()
 
-    def load(self) -> None:
-        """Load the file. Raises Ended if that fails, or if it holds no function to call."""
+    def load(self) -> str:
+        """Load the file; returns its CONVENTIONS as JSON, if it has any. Raises Ended if that fails, or if it holds no function to call."""
         word, text, _, _ = self._ask({}, {}, {})
         if word:
             raise Ended(text)
+        return text
 
     def answer(self, case: dict, arrays: dict[str, np.ndarray]) -> tuple[str | None, str, list[str], dict[str, bytes]]:
         """(word, text, names, arrays) of the file for a resolved `case` with its parameters `arrays`, by name.

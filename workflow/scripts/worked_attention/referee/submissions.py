@@ -20,6 +20,7 @@ import numpy as np
 from worked_attention.cases.literals import SPELLED
 from worked_attention.cases.words import did_you_mean, short
 from worked_attention.referee.caller import largest
+from worked_attention.referee.conventions import declared
 from worked_attention.referee.running import Ended, Running
 from worked_attention.stages import parameters
 from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE
@@ -28,6 +29,7 @@ from worked_attention.stages.precision import bfloat16
 HEADER = 10_000  # bytes, the longest header of a .npy file that is looked at
 SECONDS = 300  # for all cases of a Python file together
 NOTES = 100  # names that the project does not have; further ones are counted
+DECLARATION = "conventions.json"  # in the folder of a submission: what it follows
 PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # of a path, as it can stand in results/
 Key = tuple[str, str]  # suite and case
 Arrays = dict[str, np.ndarray]
@@ -71,6 +73,7 @@ class Submission:
         self.name = place(self.path, Path.cwd().resolve())
         self.others = others
         self.output = ""  # what a Python file printed
+        self.conventions: dict[str, str] = {}  # what it declares to follow, known when the first case is answered
         self._notes: list[str] = []
         self._unlisted = 0
         try:
@@ -104,6 +107,11 @@ class Submission:
 
     def _of_folder(self) -> Iterator[tuple[Key, Arrays, Sent]]:
         for suite in _listed(self.path):
+            if suite == DECLARATION:
+                self._declare(_text(self.path / suite), suite)
+        for suite in _listed(self.path):
+            if suite == DECLARATION:
+                continue
             if suite not in self.suites:
                 self._extra("", suite, "no suite of this run has this name", self.suites)
                 continue
@@ -124,7 +132,8 @@ class Submission:
         before = ""  # the case that was answered last
         try:
             with running:
-                running.load()
+                if text := running.load():
+                    self._declare(text, "CONVENTIONS")
                 for suite, name in [(suite, name) for suite, content in self.suites.items() for name in content["cases"]]:
                     if (given := self._parameters(suite, name)) is not None:
                         running.doing = f"{suite}/{name}"
@@ -137,6 +146,14 @@ class Submission:
             self._notes.append(f"{self.path.name}: {ended} before {running.doing} was answered; cases that came before are judged")
         finally:
             self.output = running.output()
+
+    def _declare(self, text: str, where: str) -> None:
+        """Take the JSON `text` of conventions that stands at `where`. Raises Unreadable if it is none."""
+        try:
+            self.conventions = declared(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            said = "is not JSON" if isinstance(error, json.JSONDecodeError | RecursionError) else str(error)
+            raise Unreadable(f"{where}: {said}") from None
 
     def _ask(self, running: Running, case: dict, given: Arrays) -> Sent:
         """What the file makes of a case; it gets bfloat16 as float32, which more programs know. Raises Ended."""
@@ -213,6 +230,16 @@ def _listed(path: Path) -> list[str]:
         return sorted(name for name in os.listdir(path) if not name.startswith("."))
     except OSError as error:
         raise Unreadable(f"cannot be read ({error.strerror})") from None
+
+
+def _text(path: Path) -> str:
+    """What a small file says. Raises Unreadable."""
+    try:
+        if not path.is_file() or path.stat().st_size > HEADER:
+            raise Unreadable(f"{path.name}: is no file of at most {HEADER:,} bytes")
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise Unreadable(f"{path.name}: cannot be read") from None
 
 
 def read_file(path: Path, shape: tuple[int, ...], boolean: bool = False) -> np.ndarray:
