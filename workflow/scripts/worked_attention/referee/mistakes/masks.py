@@ -152,7 +152,7 @@ def causal_other_alignment(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     lambda case: mask_names("window")(case) and "causal" not in case["mask"] and case["dims"]["Lq"] != case["dims"]["Lc"],
 )
 def window_other_alignment(case: dict, arrays: Arrays, go: Stage) -> Arrays:
-    other = {"top_left": "bottom_right", "bottom_right": "top_left"}[case["mask"]["window"].get("align", "top_left")]
+    other = {"top_left": "bottom_right", "bottom_right": "top_left"}[case["mask"]["window"]["align"]]
     return remask(window={**case["mask"]["window"], "align": other})(case, arrays, go)
 
 
@@ -160,7 +160,7 @@ def _shifted_causal(steps: int) -> Change:
     def change(case: dict, arrays: Arrays, go: Stage) -> Arrays:
         queries, keys = case["dims"]["Lq"], case["dims"]["Lc"]
         i, j = np.ogrid[:queries, :keys]
-        ends = masks.DIAGONAL[case["mask"]["diagonal"]](case["mask"], keys)
+        ends = masks.DIAGONAL[case["mask"]["diagonal"]](case["mask"], case["dims"])
         diagonal = masks.diagonal(case["mask"]["causal"], queries, ends) + steps
         others = {key: value for key, value in case["mask"].items() if key != "causal"}
         if "window" in others:
