@@ -12,7 +12,7 @@ LOCK = "envs/requirements.txt"
 rule environment:
     input:
         lock=ancient(LOCK),
-        torch=ancient(plan.noted),
+        torch=plan.noted,
     output:
         f"{plan.place}/environment.json",
     log:
