@@ -1,5 +1,6 @@
 """Rule comparison: our stages against every reference, and the claims of every case against our stages."""
 
+import sys
 from pathlib import Path
 
 from worked_attention.files.artifacts import Packed, logged, read_cases, read_json, write_json
@@ -8,6 +9,14 @@ from worked_attention.referee.compare import check_claim
 from worked_attention.stages.catalogue import STAGES
 
 NOTHING = {"arrays": {}, "first_divergence": None}
+WHOLE = "torch.manual"  # which shows every array of the cases that it runs
+
+
+def exposed(results: dict[str, dict]) -> set[str]:
+    """The arrays that a reference shows; truth is none."""
+    shown = [result["arrays"] for reference, result in results.items() if reference != "truth"]
+    return {name.split(".")[-1] for arrays in shown for name, found in arrays.items() if found["verdict"] != "not exposed"}
+
 
 with logged(snakemake.log[0]):
     given = dict(snakemake.input.items())
@@ -30,6 +39,8 @@ with logged(snakemake.log[0]):
                 results[reference] = {"verdict": "unsupported", "reason": reason, **NOTHING}
             else:
                 results[reference] = compared(ours, theirs[reference][case["name"]], words["convention"].get(case["name"]))
+        if WHOLE in results and results[WHOLE]["arrays"] and (alone := set(arrays) - set(case["arrays"]["parameters"]) - exposed(results)):
+            sys.exit(f"{case['suite']}/{case['name']}: no independent reference shows {', '.join(sorted(alone))}")
         diverging = [{"reference": r, **c["first_divergence"]} for r, c in results.items() if c["first_divergence"]]
         claims = [{"array": claim["array"], **value} for claim in case["claims"] for value in check_claim(claim, arrays[claim["array"]])]
         write_json(

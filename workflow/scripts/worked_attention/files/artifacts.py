@@ -19,9 +19,10 @@ from typing import BinaryIO
 
 import numpy as np
 
-from worked_attention.stages.catalogue import CATALOGUE, STAGES, axes
+from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, STAGES, axes
 from worked_attention.stages.precision import bfloat16
 
+FORMAT = 1  # of stage.json; it rises when a key goes or changes its meaning
 SHOWN = 4096  # stage.json holds the values of arrays with at most so many elements
 ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
@@ -149,8 +150,24 @@ def read_arrays(folder: Path) -> dict[str, np.ndarray]:
     return {name[:-4]: read_array(folder / name) for name in names}
 
 
+def objection(case: dict, stage: str, arrays: dict[str, np.ndarray]) -> str | None:
+    """Why these are not the `arrays` of a stage of the case, in a few words: others than the catalogue says, or of another dtype."""
+    said, made = set(case["arrays"][stage]), set(arrays)
+    if said != made:
+        return ", ".join(
+            [f"{name} is missing" for name in sorted(said - made)] + [f"{name} is not its own" for name in sorted(made - said)]
+        )
+    dtypes = {name: "bool" if name in BOOLEAN else case["dtype"] for name in arrays}
+    wrong = [
+        f"{name} is {array.dtype.name}, should be {dtypes[name]}" for name, array in arrays.items() if array.dtype.name != dtypes[name]
+    ]
+    return ", ".join(wrong) or None
+
+
 def write_stage(folder: Path, stage: str, case: dict, arrays: dict[str, np.ndarray]) -> None:
-    """Write one case's `arrays` of a stage to `folder`, with a stage.json that explains them."""
+    """Write one case's `arrays` of a stage to `folder`, with a stage.json that explains them. Raises ValueError if they are not its own."""
+    if wrong := objection(case, stage, arrays):
+        raise ValueError(wrong)
     described = {}
     for name, array in arrays.items():
         write_array(folder / f"{name}.npy", array)
@@ -165,7 +182,9 @@ def write_stage(folder: Path, stage: str, case: dict, arrays: dict[str, np.ndarr
             **({"values": values(array)} if array.size <= SHOWN else {}),
         }
     if arrays:
-        write_json(folder / "stage.json", {"suite": case["suite"], "case": case["name"], "stage": stage, "arrays": described})
+        write_json(
+            folder / "stage.json", {"format": FORMAT, "suite": case["suite"], "case": case["name"], "stage": stage, "arrays": described}
+        )
 
 
 def read_suite(parameters: str) -> tuple[dict, list[dict]]:
@@ -210,7 +229,6 @@ def run_stage(snakemake, compute: Callable[[dict, dict], dict]) -> None:
         output.mkdir(parents=True, exist_ok=True)
         for case, arrays in read_cases(snakemake.input):
             try:
-                made = compute(case, arrays)
-            except ValueError as error:  # what the case itself forbids
+                write_stage(output / case["name"], output.name, case, compute(case, arrays))
+            except ValueError as error:  # what the case itself forbids, or arrays that are not those of the stage
                 sys.exit(f"{case['suite']}/{case['name']}: stage {output.name}: {error}")
-            write_stage(output / case["name"], output.name, case, made)

@@ -127,7 +127,7 @@ def distances(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, 
             lost = lost or (name not in sent and bool(np.isinf(allowed[name]).any()))
             of.centre[name] = chain.used[name]
             if name in chain.given:
-                of.bound.pop(name, None)
+                of.bound[name] = None  # it is what the next stages get
                 if name in ("weights", "dropped"):
                     of.sums = 0.0
                 shown = UNIT.get(sent[name].dtype.name, 0.0)

@@ -101,8 +101,9 @@ def stage(of: Errors) -> None:
         if name in wanted and name not in given:
             project(of, name, source(name, a), f"w_{name}", f"b_{name}")
         heads = f"{name}_heads"
-        if heads in wanted and heads not in given and name in of.bound:
-            of.bound[heads] = split_heads(of.bound[name], case["heads"] if name == "q" else case["kv_heads"])
+        if heads in wanted and heads not in given:
+            error = of.bound.get(name)
+            of.bound[heads] = None if error is None else split_heads(error, case["heads"] if name == "q" else case["kv_heads"])
     for name in "qk":
         last = f"{name}_heads"
         if f"{name}_norm" in wanted:

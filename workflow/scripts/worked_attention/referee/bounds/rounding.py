@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from worked_attention.stages.catalogue import BOOLEAN
 from worked_attention.stages.dtypes import DTYPES, Dtype
 from worked_attention.stages.scores import repeat_heads
 
@@ -57,6 +58,10 @@ def fused(n: int) -> int:
     return n + 6 * ((n - 1) // 16) + 2
 
 
+class Boundless(Exception):
+    """An array that no bound is known of; it is named."""
+
+
 @dataclass
 class Errors:
     """The bounds so far, with the case, the centres (float64) and the arithmetic that they are for."""
@@ -65,7 +70,7 @@ class Errors:
     centre: dict[str, np.ndarray]
     u: float
     kept: dict[str, float]
-    bound: dict[str, np.ndarray] = field(default_factory=dict)
+    bound: dict[str, np.ndarray | None] = field(default_factory=dict)  # None: known exactly
     sums: np.ndarray | float = 0.0  # bound on how far the sum of a row of weights (or of dropped ones) is from the exact sum
 
     def unit(self, name: str) -> float:
@@ -73,7 +78,9 @@ class Errors:
         return max(self.u, self.kept.get(name, self.u))
 
     def of(self, name: str) -> np.ndarray:
-        """E of an array; zeros if it is known exactly."""
+        """E of an array; zeros if it is a parameter or else known exactly. Raises Boundless if no stage has settled it."""
+        if name not in self.bound and name not in BOOLEAN and name not in self.case["arrays"]["parameters"]:
+            raise Boundless(f"bounds have no formula for {name}")
         found = self.bound.get(name)
         return np.zeros(self.centre[name].shape) if found is None else found
 

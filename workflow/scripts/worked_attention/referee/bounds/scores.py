@@ -58,6 +58,7 @@ def stage(of: Errors) -> None:
         own, spread, n = added(of)
         unit = of.unit("bias")
         rounded = own + gamma(n - 1, unit) * spread
+        of.bound["bias"] = None
         if n > 1 or case["alibi"]:
             of.settle("bias", np.broadcast_to(rounded, a["bias"].shape))
         error = error + own + gamma(n + 2 * (unit > of.u), unit) * (of.most(last) + spread)
