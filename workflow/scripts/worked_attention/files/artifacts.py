@@ -153,15 +153,11 @@ def read_arrays(folder: Path) -> dict[str, np.ndarray]:
 def objection(case: dict, stage: str, arrays: dict[str, np.ndarray]) -> str | None:
     """Why these are not the `arrays` of a stage of the case, in a few words: others than the catalogue says, or of another dtype."""
     said, made = set(case["arrays"][stage]), set(arrays)
-    if said != made:
-        return ", ".join(
-            [f"{name} is missing" for name in sorted(said - made)] + [f"{name} is not its own" for name in sorted(made - said)]
-        )
-    dtypes = {name: "bool" if name in BOOLEAN else case["dtype"] for name in arrays}
-    wrong = [
-        f"{name} is {array.dtype.name}, should be {dtypes[name]}" for name, array in arrays.items() if array.dtype.name != dtypes[name]
-    ]
-    return ", ".join(wrong) or None
+    wrong = [f"{name} is missing" for name in sorted(said - made)] + [f"{name} is not of this case" for name in sorted(made - said)]
+    for name in said & made:
+        kind, expected = arrays[name].dtype.name, "bool" if name in BOOLEAN else case["dtype"]
+        wrong += [f"{name} is {kind}, should be {expected}"] * (kind != expected)
+    return ", ".join(sorted(wrong)) or None
 
 
 def write_stage(folder: Path, stage: str, case: dict, arrays: dict[str, np.ndarray]) -> None:
