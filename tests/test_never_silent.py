@@ -1,4 +1,4 @@
-"""An array that only its own stage knows, or that is not as its case says, ends a run; and so do arrays without bound, truth or reference."""
+"""An array that only its own stage knows, or that is not as its case says, ends a run."""
 
 from pathlib import Path
 
