@@ -18,7 +18,7 @@ flint = pytest.importorskip("flint")
 
 from worked_attention.cases.options import schema  # noqa: E402
 from worked_attention.cases.suites import load_suite  # noqa: E402
-from worked_attention.referee.truth import positions, projections, scores, weights  # noqa: E402
+from worked_attention.referee.truth import positions, projections, scores, weights, whole  # noqa: E402
 from worked_attention.referee.truth.balls import balls, matmul, settle, working_bits  # noqa: E402
 from worked_attention.referee.truth.parts import Part  # noqa: E402
 from worked_attention.referee.truth.whole import stage_truth, truth  # noqa: E402
@@ -317,6 +317,26 @@ def test_gradients_are_what_the_loss_gains(name: str):
                 slope = float((losses[0] - losses[1]) / (2 * h))
                 middle, radius = found[f"d_{key}"]
                 assert abs(middle[at] - slope) <= radius[at] + 1e-15 * abs(slope) + 1e-20, (key, at)
+
+
+# In slices
+
+
+@pytest.mark.parametrize("suite", ["gradients", "heads", "masks", "scores", "cache", "softmax"])
+def test_slices_make_no_difference(suite: str, monkeypatch: pytest.MonkeyPatch):
+    """One query at a time, and the heads of two side by side, give the numbers of all at once."""
+    for case in load_suite(ROOT / "config" / "suites" / f"{suite}.yaml", {"max_array_mb": 256})["cases"].values():
+        given = parameters(case, ROOT / "config" / "suites")
+        monkeypatch.undo()
+        whole_case = truth(case, given)
+        monkeypatch.setattr(whole, "TOKENS", 2)
+        monkeypatch.setattr(whole, "CELLS", 1)
+        for name, (middle, radius) in truth(case, given).items():
+            other, also = whole_case[name]
+            np.testing.assert_array_equal(np.isnan(middle), np.isnan(other))
+            with np.errstate(invalid="ignore"):
+                apart = (middle != other) & ~(np.abs(middle.astype(float) - other) <= radius + also) & ~np.isnan(middle)
+            assert not apart.any(), (case["name"], name)
 
 
 # Cost
