@@ -272,6 +272,13 @@ def test_rounding_is_that_of_the_format(name: str):
                 assert float(positions.rounded(flint.arb(float(y)), name)) == float(y.astype(name)), y
 
 
+def test_a_ball_across_a_tie_is_not_rounded():
+    """1 + 2^-11 is halfway between two numbers of float16: a ball around it, however small, could become either."""
+    with working_bits(128):
+        assert not positions.rounded(flint.arb(1 + 2.0**-11, 2.0**-60), "float16").is_finite()
+        assert float(positions.rounded(flint.arb(1 + 2.0**-11 + 2.0**-50, 2.0**-60), "float16")) == 1 + 2.0**-10
+
+
 # Gradients against differences
 
 
