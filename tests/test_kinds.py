@@ -46,7 +46,7 @@ TABLES: dict[str, dict[str, dict]] = {
     "t5.direction": {"stages.positions": positions.DIRECTION, "truth.positions": truth_positions.SIDES},
     "qk_norm.kind": {"stages.projections": projections.SHARED, "truth.projections": truth_projections.SHARE},
     "qk_norm.zero_vector": {"stages.projections": projections.ZERO_VECTOR, "truth.projections": truth_projections.ZERO_VECTOR},
-    "dtype": {"stages.dtypes": DTYPES, "torch_tools": torch_tools.DTYPES},
+    "dtype": {"stages.dtypes": DTYPES, "torch_tools": torch_tools.DTYPES, "truth.positions": truth_positions.FORMATS},
 }
 LACKING = {  # what a route need not have
     ("softmax", "stages.backward"): WITHOUT_GRADIENT,

@@ -18,7 +18,7 @@ flint = pytest.importorskip("flint")
 
 from worked_attention.cases.options import schema  # noqa: E402
 from worked_attention.cases.suites import load_suite  # noqa: E402
-from worked_attention.referee.truth import masks, positions, projections, scores, weights  # noqa: E402
+from worked_attention.referee.truth import positions, projections, scores, weights, whole  # noqa: E402
 from worked_attention.referee.truth.balls import balls, matmul, settle, working_bits  # noqa: E402
 from worked_attention.referee.truth.parts import Part  # noqa: E402
 from worked_attention.referee.truth.whole import stage_truth, truth  # noqa: E402
@@ -181,6 +181,22 @@ def test_a_tie_that_no_bits_decide_is_not_certified():
     assert (of(**{**TIE, "softmax": "plain"})["weights"][1] < 1e-15).all()
 
 
+def test_what_128_bits_do_not_turn_takes_more():
+    """Angles of 1e19 and 1e154, and norms of numbers that cancel: each stage sees to its own numbers, also where no softmax follows."""
+    for base in (1e-30, 1e-300):
+        raw = {"rotary": {"pairing": "half", "base": base}, "positions": {"queries": [9999], "keys": [1]}}
+        case = resolved({**raw, "parameters": qkv([[1, 0, 1, 1]], [[1, 0, 2, 2]])})
+        found = stage_truth(case, "projections", parameters(case, ROOT))
+        assert (found["q_rot"][1] < 1e-15).all(), base
+        turned = found["q_rot"][0][0, 0]
+        np.testing.assert_allclose(turned[0] ** 2 + turned[2] ** 2, 2, rtol=1e-15)
+    x = {"x": [[1e20, -1e20, 3e-30, 4e-30]], "w_q": [[1, 1, 1, 0], [1, 1, 0, 1]], "w_k": [[1, 0, 0, 0], [0, 1, 0, 0]]}
+    case = resolved({"qk_norm": {"kind": "l2", "eps": 0}, "parameters": {**x, "w_v": x["w_k"]}})
+    found = stage_truth(case, "projections", parameters(case, ROOT))
+    np.testing.assert_allclose(found["q_norm"][0][0, 0], [0.6, 0.8], rtol=1e-15)
+    assert (found["q_norm"][1] < 1e-15).all()
+
+
 def test_beside_what_is_not_certified_nan_is_not_certified_either():
     raw = {**TIE, "positions": {"queries": [1, 1], "keys": [0, 2]}, "mask": {"block": [[0, 0], [1, 1]], "empty_row": "nan"}}
     raw["parameters"] = qkv([[1, 0], [1, 0]], [[1, 0], [1, 0]])
@@ -221,36 +237,12 @@ def test_truth_imports_the_catalogue_and_nothing_else_of_the_project():
     assert taken == {f"worked_attention.stages.catalogue.{name}" for name in ("BOOLEAN", "CATALOGUE", "STAGES")}
 
 
-def test_kinds_are_closed_tables():
-    """Every kind that a suite can name has an entry in truth, and no other; a kind without one is refused."""
+def test_kinds_without_a_table_elsewhere_are_closed_too():
+    """The other tables are in test_kinds. A kind that a table does not have is refused."""
     case = schema("suite")["$defs"]["case"]["properties"]
-
-    def kinds(path: str) -> set[str]:
-        rule = {"properties": case}
-        for part in path.split("."):
-            rule = rule["properties"][part]
-        return set(rule["enum"])
-
-    tables = {
-        "softmax": weights.SOFTMAX,
-        "mask.causal": masks.OWN,
-        "mask.window.align": masks.OWN,
-        "mask.diagonal": masks.LAST,
-        "mask.empty_row": weights.EMPTY_ROW,
-        "dtype": positions.FORMATS,
-        "rotary.angles": positions.FORMATS,
-        "rotary.pairing": positions.PAIRS,
-        "rotary.scaling.rule": positions.SCALING,
-        "alibi.slopes": positions.SLOPES,
-        "alibi.form": positions.STEPS,
-        "t5.direction": positions.SIDES,
-        "qk_norm.kind": projections.SHARE,
-        "qk_norm.zero_vector": projections.ZERO_VECTOR,
-        "extra_key": projections.EXTRA,
-    }
-    assert {path: set(table) for path, table in tables.items()} == {path: kinds(path) for path in tables}
-    assert all(name.replace("(", r"\(").replace(")", r"\)") in case["scale"]["pattern"] for name in scores.SCALE)
-    assert case["scale"]["pattern"].count("|") + 1 == len(scores.SCALE)
+    assert set(projections.EXTRA) == set(case["extra_key"]["enum"])
+    named = case["scale"]["pattern"].removeprefix("^(").removesuffix(")$").replace("\\", "")
+    assert set(scores.SCALE) == set(named.split("|"))
     unknown = resolved({"parameters": qkv([[1]], [[1]])}) | {"softmax": "sigmoid"}
     with pytest.raises(KeyError):
         truth(unknown, parameters(unknown, ROOT))
@@ -278,6 +270,13 @@ def test_rounding_is_that_of_the_format(name: str):
         for y in np.concatenate([x.astype(wide), ties, np.nextafter(ties, wide(0)), np.nextafter(ties, wide(np.inf))]):
             if np.isfinite(y):
                 assert float(positions.rounded(flint.arb(float(y)), name)) == float(y.astype(name)), y
+
+
+def test_a_ball_across_a_tie_is_not_rounded():
+    """1 + 2^-11 is halfway between two numbers of float16: a ball around it, however small, could become either."""
+    with working_bits(128):
+        assert not positions.rounded(flint.arb(1 + 2.0**-11, 2.0**-60), "float16").is_finite()
+        assert float(positions.rounded(flint.arb(1 + 2.0**-11 + 2.0**-50, 2.0**-60), "float16")) == 1 + 2.0**-10
 
 
 # Gradients against differences
@@ -325,6 +324,26 @@ def test_gradients_are_what_the_loss_gains(name: str):
                 slope = float((losses[0] - losses[1]) / (2 * h))
                 middle, radius = found[f"d_{key}"]
                 assert abs(middle[at] - slope) <= radius[at] + 1e-15 * abs(slope) + 1e-20, (key, at)
+
+
+# In slices
+
+
+@pytest.mark.parametrize("suite", ["gradients", "heads", "masks", "scores", "cache", "softmax"])
+def test_slices_make_no_difference(suite: str, monkeypatch: pytest.MonkeyPatch):
+    """One query at a time, and the heads of two side by side, give the numbers of all at once."""
+    for case in load_suite(ROOT / "config" / "suites" / f"{suite}.yaml", {"max_array_mb": 256})["cases"].values():
+        given = parameters(case, ROOT / "config" / "suites")
+        monkeypatch.undo()
+        whole_case = truth(case, given)
+        monkeypatch.setattr(whole, "TOKENS", 2)
+        monkeypatch.setattr(whole, "CELLS", 1)
+        for name, (middle, radius) in truth(case, given).items():
+            other, also = whole_case[name]
+            np.testing.assert_array_equal(np.isnan(middle), np.isnan(other))
+            with np.errstate(invalid="ignore"):
+                apart = (middle != other) & ~(np.abs(middle.astype(float) - other) <= radius + also) & ~np.isnan(middle)
+            assert not apart.any(), (case["name"], name)
 
 
 # Cost

@@ -14,7 +14,6 @@ from flint import arb, arb_mat, ctx
 
 Balls = np.ndarray  # of dtype object
 BITS = (128, 256, 512, 1024, 2048, 4096)  # of the midpoints; the next where the last did not do
-SHARP = 80  # bits that what goes into a function must have, in parts of 1 or of itself if that is more
 ANYTHING = arb(0, math.inf)
 NAN, CLOSED = arb("nan"), arb("-inf")
 LEAST = 2.0**-1074  # the smallest positive float64
@@ -83,11 +82,6 @@ def linear(x: Balls, w: Balls | None, b: Balls | None) -> Balls:
     """X W^T + b for x [L, d_in], w [d_out, d_in] and b [d_out]; what is None is left out."""
     y = x if w is None else matmul(x, w.T)
     return y if b is None else y + b
-
-
-def sharp(ball: arb) -> bool:
-    """Whether a ball is narrow enough to go into a function."""
-    return ball.rel_one_accuracy_bits() >= SHARP
 
 
 def closed(x: Balls) -> np.ndarray:

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from flint import acb, arb, fmpq
 
-from worked_attention.referee.truth.balls import ANYTHING, NAN, Balls, balls, each, sharp
+from worked_attention.referee.truth.balls import ANYTHING, NAN, Balls, balls, each
 
 FORMATS = {  # IEEE 754 and bfloat16: bits of the significand, exponent of the smallest and of the largest normal number
     "float64": (53, -1022, 1023),
@@ -17,6 +17,7 @@ FORMATS = {  # IEEE 754 and bfloat16: bits of the significand, exponent of the s
     "float16": (11, -14, 15),
     "bfloat16": (8, -126, 127),
 }
+FINE = 2.0**-70  # how wide an angle may be
 PAIRS = {"half": lambda i, pairs: (i, i + pairs), "interleaved": lambda i, pairs: (2 * i, 2 * i + 1)}
 
 
@@ -30,7 +31,7 @@ def sinusoids(where: list[int], width: int, base: float) -> Balls:
 
 
 def _wave(angle: arb, column: int) -> arb:
-    if not sharp(angle):
+    if not angle.rad() < FINE:
         return ANYTHING
     return angle.cos() if column % 2 else angle.sin()
 
@@ -52,9 +53,10 @@ def turns(where: list[int], rotary: dict) -> Balls:
 
 
 def _turn(angle: arb) -> acb:
-    if angle.is_nan() or angle.is_finite() and sharp(angle):
-        return acb(0, angle).exp()
-    return acb(ANYTHING, ANYTHING) if angle.is_finite() or angle.rel_accuracy_bits() < 0 else acb(NAN, NAN)
+    """exp(i angle); of an angle that was rounded to infinity there is none."""
+    if angle.is_exact() and not angle.is_finite():
+        return acb(NAN, NAN)
+    return acb(0, angle).exp() if angle.rad() < FINE else acb(ANYTHING, ANYTHING)
 
 
 def _rounded_angle(position: int, theta: arb, name: str) -> arb:

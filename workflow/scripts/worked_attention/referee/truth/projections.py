@@ -76,9 +76,15 @@ def normed(x: Balls, options: dict, gain: Balls | None) -> Balls:
     The size is sqrt(mean(x^2) + eps) for `rms` (Zhang and Sennrich 2019, equation 4), sqrt(sum(x^2) + eps) for `l2`.
     """
     share = SHARE[options["kind"]](x.shape[-1])
-    size = each(lambda s: (s * share + arb(options["eps"])).sqrt(), (x * x).sum(axis=-1, keepdims=True))
+    size = each(lambda s: (s * share + arb(options["eps"])).nonnegative_part().sqrt(), (x * x).sum(axis=-1, keepdims=True))
     nothing = ZERO_VECTOR[options["zero_vector"]]
-    y = each(lambda a, r: a / r if r > 0 or r.is_nan() else nothing if r.is_zero() else ANYTHING, x, size)
+
+    def divided(a: arb, r: arb) -> arb:
+        if r.is_zero():
+            return nothing
+        return ANYTHING if r.is_finite() and r.rel_accuracy_bits() < 60 else a / r
+
+    y = each(divided, x, size)
     return y if gain is None else y * gain
 
 

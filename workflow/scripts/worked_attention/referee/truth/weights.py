@@ -5,7 +5,7 @@ from functools import reduce
 import numpy as np
 from flint import arb
 
-from worked_attention.referee.truth.balls import ANYTHING, CLOSED, NAN, Balls, balls, closed, each, sharp
+from worked_attention.referee.truth.balls import ANYTHING, CLOSED, NAN, Balls, balls, closed, each
 from worked_attention.referee.truth.parts import Part
 
 NEGLIGIBLE = -1000  # e to less than this is below the smallest float64, however wide the ball
@@ -49,8 +49,8 @@ def softmax(case: dict, part: Part, sink: arb) -> Balls:
 
 
 def exponential(x: arb) -> arb:
-    """e^x; `ANYTHING` if x is not narrow enough, unless e^x is as good as nothing anyway."""
-    return x.exp() if sharp(x) or x < NEGLIGIBLE or x.is_nan() else ANYTHING
+    """e^x; `ANYTHING` if x is wider than about 2^-70, unless e^x is as good as nothing anyway."""
+    return x.exp() if x.rel_one_accuracy_bits() >= 80 or x < NEGLIGIBLE or x.is_nan() else ANYTHING
 
 
 def middle_of_largest(row: list[arb]) -> arb:

@@ -48,7 +48,7 @@ def _computed(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...])
     Raises NotImplementedError where the case has an array that has no formula here.
     """
     wanted = [name for stage in stages for name in case["arrays"][stage]]
-    found = {name: (given[name].astype(np.float64), np.zeros(given[name].shape)) for name in wanted if name in given}
+    found = {name: (_unchanged(given[name]), np.zeros(given[name].shape)) for name in wanted if name in given}
     shared: dict[str, Balls] = {}  # gradients by weights and biases, to which every sequence adds
     for b in range(case["dims"].get("B", 1)):
         part = Part(case, given).cut(b=b)
@@ -126,10 +126,17 @@ def _share(shared: dict[str, Balls], made: dict[str, Balls]) -> None:
         shared[name] = shared[name] + value if name in shared else value
 
 
+def _unchanged(array: np.ndarray) -> np.ndarray:
+    """What is given, in float64 and without a copy if it is that already; not to be written to."""
+    view = array.astype(np.float64, copy=False).view()
+    view.flags.writeable = False
+    return view
+
+
 def _note(case: dict, found: Settled, made: dict[str, np.ndarray], **where: int | slice) -> None:
     """Write what was `made` of a part to its place; arrays that are one and the same (`masked` without a mask is `scaled`) stay so."""
     names: dict[int, str] = {}
-    for name in [name for name in made if name in case["shapes"]]:
+    for name in [name for name in made if name in case["shapes"] and name not in case["arrays"]["parameters"]]:
         twin = names.setdefault(id(made[name]), name)
         if twin != name:
             found[name] = found[twin]
