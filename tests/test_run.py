@@ -1,16 +1,22 @@
 """The default run as a user starts it: what it prints, what it writes, and what it says when a comparison fails."""
 
+import contextlib
 import json
+import os
+import pty
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import contents, run
 
-from worked_attention.files.artifacts import read_array, write_array
+from worked_attention.files.artifacts import read_array, read_cases, write_array
+from worked_attention.files.summary import failure_lines, table
+from worked_attention.files.whole import lacking
 
 CASES = {
     "handworked": ["two_heads", "one_head", "without_bias", "without_output_projection", "permuted_tokens", "batched"],
@@ -230,6 +236,104 @@ def test_a_failed_comparison_is_written_and_fails_the_run(built: Path, tmp_path:
     config.write_text(usual, encoding="utf-8")
     assert run(project).returncode == 0  # with the usual gates it passes again
     assert contents(project / "results")["summary.json"] == contents(built / "results")["summary.json"]
+
+
+def test_a_run_in_a_pipe_is_short(first_run: tuple[Path, subprocess.CompletedProcess]) -> None:
+    _, done = first_run
+    lines = (done.stderr + done.stdout).splitlines()
+    assert len(lines) <= 80 and max(map(len, lines)) <= 120
+    assert "\r" not in done.stderr + done.stdout and "message: None" not in done.stderr
+
+
+def test_a_run_on_a_terminal_shows_how_far_it_is(built: Path, tmp_path: Path) -> None:
+    project = Path(shutil.copytree(built, tmp_path / "project"))
+    screen, terminal = pty.openpty()
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--forcerun", "projections", "--config", "suites=[handworked]"]
+    with subprocess.Popen(command, cwd=project, stdin=terminal, stdout=terminal, stderr=terminal) as process:
+        os.close(terminal)
+        seen = b""
+        with contextlib.suppress(OSError):  # the terminal is closed when the last process that writes to it ends
+            while part := os.read(screen, 4096):
+                seen += part
+    os.close(screen)
+    text = seen.decode("utf-8")
+    assert process.returncode == 0, text
+    assert re.search(r"\r\x1b\[K\[#+\.+\] [1-9]\d* of \d+ jobs done, now \w+", text)
+    table = (project / "results" / "some-suites" / "verdict.txt").read_text("utf-8")
+    left = re.sub(r"[^\n]*\r\x1b\[K", "", text.replace("\r\n", "\n"))  # what a line is overwritten with is what one sees
+    assert table in left and left.index(table) > left.rfind("jobs done")
+    assert left.rstrip().endswith("results/{suite}/{stage}/{case}/")
+
+
+@pytest.fixture
+def failing(project: Path) -> Path:
+    """A project whose one case ends stage weights with an error."""
+    shutil.rmtree(project / "config" / "suites")
+    (project / "config" / "suites").mkdir()
+    suite = "references: none\nfigures: none\ncases:\n  blind:\n    mask: {keep: [[0, 0]], empty_row: error}\n"
+    suite += "    parameters: {scaled: [[[0.5, 1.0]]], v: [[1.0], [2.0]]}\n"
+    (project / "config" / "suites" / "small.yaml").write_text(suite, "utf-8")
+    return project
+
+
+def test_the_line_of_a_failed_job_is_the_last(failing: Path) -> None:
+    done = run(failing)
+    assert done.returncode != 0
+    *_, rule, line = done.stderr.splitlines()
+    assert re.fullmatch(r"\w+ of small failed, says results/logs/small/\w+\.log:", rule)
+    assert line.startswith("small/blind: stage ") and (failing / rule.split()[-1][:-1]).read_text("utf-8") == line + "\n"
+    for noise in ("message: None", "empty file", "Traceback", "At least one job"):
+        assert noise not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("first_line", "last"),
+    [
+        ("import nothing_of_that_name", r"Error: \w+ of small failed before it could open its log; what Python said of it stands above"),
+        ("import os; os.kill(os.getpid(), 9)", r"Error: \w+ of small was stopped from outside \(.*9.*\), perhaps for want of memory"),
+    ],
+)
+def test_a_job_that_ends_without_a_log_is_told(failing: Path, first_line: str, last: str) -> None:
+    script = failing / "workflow" / "scripts" / "projections.py"
+    script.write_text(f"{first_line}\n{script.read_text('utf-8')}", "utf-8")
+    done = run(failing)
+    assert done.returncode != 0
+    assert re.fullmatch(last, done.stderr.splitlines()[-1])
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut short"])
+def test_what_a_stage_has_lost_is_named(built: Path, tmp_path: Path, damage: str) -> None:
+    results = Path(shutil.copytree(built / "results" / "handworked", tmp_path / "handworked"))
+    cases = [strict(results / "parameters" / name / "case.json") for name in CASES["handworked"]]
+    assert all(lacking(results / stage, cases) is None for stage in STAGES)
+    path = results / "weights" / "batched" / "weights.npy"
+    path.unlink() if damage == "missing" else path.write_bytes(path.read_bytes()[: 0 if damage == "empty" else 150])
+    assert lacking(results / "weights", cases) == "batched/weights.npy"
+    if damage == "missing":
+        inputs = Inputs(parameters=str(results / "parameters"), weights=str(results / "weights"))
+        with pytest.raises(SystemExit, match=r"handworked/weights/batched has lost weights\.npy"):
+            list(read_cases(inputs))
+
+
+class Inputs(dict):
+    """What snakemake.input is to a script, as far as `read_cases` needs it."""
+
+    __getattr__ = dict.__getitem__
+
+
+def test_the_table_tells_the_verdicts_apart() -> None:
+    counts = {"truth": {"pass": 2, "fail": 1}, "a.b": {"pass": 1, "undecided": 1, "unsupported": 1}, "c.d": {"not installed": 3}}
+    suite = {"cases": 3, "claims": {"checked": 0, "errata": 0}, "references": counts}
+    alone = {"cases": 1, "claims": {"checked": 0, "errata": 0}, "references": {}}
+    lines = table({"suites": {"a_name_that_no_table_can_hold": suite, "alone": alone}, "errata": [], "failures": []}, "page").splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[2].split() == ["a_name_that_no_...", "3", "0", "0", "2", "1", "0", "1", "0", "1"]
+    assert lines[3].split() == ["alone", "1", "0", "0", *"-" * 6]
+    assert [line.split() for line in lines if line.startswith("truth ")] == [["truth", "2", "1", "0", "0", "0"]]
+    assert lines[-1] == "not installed: c.d (pip install -r envs/requirements-references.txt)"
+    many = [{"suite": "s", "case": f"c{i}", "reference": "a.b", "stage": "scores", "array": "qk", "reason": "is odd"} for i in range(99)]
+    told = failure_lines(many, "summary.json")
+    assert told[0] == "Error: s/c0: a.b first diverges in stage scores: qk is odd" and told[-1] == "and 75 more, in summary.json"
 
 
 def test_report_opens_without_a_network(built: Path, tmp_path: Path) -> None:

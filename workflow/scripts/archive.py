@@ -12,7 +12,7 @@ with logged(snakemake.log[0]):
     for folder in map(Path, [*snakemake.input.numbers, *snakemake.input.beside]):
         if folder.name in STAGES and (lost := lacking(folder, read_suite(folder.with_name("parameters"))[1])):
             sys.exit(f"Error: {folder.as_posix()} has lost {lost}, so nothing was archived; `snakemake --cores 1` makes it anew")
-    paths = [path for path in snakemake.input.values() for path in ([path] if isinstance(path, str) else path)]
+    paths = [path for _, path in snakemake.input.items() for path in ([path] if isinstance(path, str) else path)]
     texts = {"config.json": snakemake.params.config, "looks.json": snakemake.params.looks}
     archive = write_archive(Path("results/archive"), members(Path(), paths, texts))
 sys.stdout.reconfigure(encoding="utf-8")
