@@ -62,6 +62,17 @@ def test_a_wrong_kernel_fails_with_the_sentence_of_the_judge(theirs: Path, insta
     assert "Traceback" not in done.stdout and "pytest_plugin.py" not in done.stdout
 
 
+def test_another_convention_is_told_and_can_be_expected(theirs: Path, installed: Path):
+    kernel = (theirs / "kernel.py").read_text("utf-8")
+    (theirs / "kernel.py").write_text(kernel.replace("np.where(total > 0, total, 1.0)", "total"), "utf-8")
+    done = their_tests(theirs, installed, "-k", "empty_row_zero")
+    assert done.returncode == 1 and "masks/empty_row_zero is convention: follows empty_row: nan, in float64" in done.stdout
+    with open(theirs / "attention_expected.yaml", "a", encoding="utf-8") as file:
+        file.write("masks/empty_row_zero: {verdict: convention, reason: NaN says where nothing was seen}\n")
+    done = their_tests(theirs, installed, "-k", "empty_row_zero", "-rx")
+    assert done.returncode == 0 and "convention, as expected: NaN says where nothing was seen" in done.stdout
+
+
 def test_what_is_expected_to_be_wrong_and_is_right_fails(theirs: Path, installed: Path):
     with open(theirs / "attention_expected.yaml", "a", encoding="utf-8") as file:
         file.write("handworked/two_heads: {verdict: wrong, reason: I thought so}\n")

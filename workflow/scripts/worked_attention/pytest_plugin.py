@@ -99,7 +99,7 @@ class AttentionCase:
                 raise
             return "failed", f"raised {type(error).__name__}: {error}"
         sent = received(header["word"], header["text"], {name: npy(array) for name, array in made.items()})
-        found = verdict_on(self.case, given, sent, declared(getattr(module, "CONVENTIONS", {})), self.diagnoser)
+        found = verdict_on(self.case, given, sent, declared(getattr(attention, "CONVENTIONS", {})), self.diagnoser)
         remedy = f"\n{found['diagnosis']['remedy']}" if found["diagnosis"] else ""
         return found["verdict"], says(found, DIGITS) + remedy
 
