@@ -30,7 +30,8 @@ def test_one_version():
 def test_every_room_is_packed():
     """A folder that the list leaves out would be missing from the wheel only, where no other test looks."""
     rooms = {path.parent.relative_to(SCRIPTS).as_posix().replace("/", ".") for path in PACKAGE.rglob("*.py")}
-    assert set(PROJECT["tool"]["setuptools"]["packages"]) == rooms | {"worked_attention.schemas", "worked_attention.suites"}
+    data = {"worked_attention.schemas", "worked_attention.suites", "worked_attention.suites.arrays"}
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == rooms | data
 
 
 def test_a_wheel_holds_the_package_and_all_it_reads(tmp_path: Path):

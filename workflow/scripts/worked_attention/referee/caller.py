@@ -38,13 +38,16 @@ def largest(shape: tuple[int, ...]) -> int:
     return max(SMALL, 32 * int(np.prod(shape, dtype=object)))
 
 
+def npy(array: np.ndarray) -> bytes:
+    """`array` as the contents of a .npy file."""
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
 def frame(token: bytes, header: dict, arrays: Arrays) -> bytes:
     """One message: `token`, the lengths of header and body, the header with [name, bytes] of each of the `arrays`, and these as .npy."""
-    files = []
-    for array in arrays.values():
-        npy = io.BytesIO()
-        np.save(npy, array, allow_pickle=False)
-        files.append(npy.getvalue())
+    files = [npy(array) for array in arrays.values()]
     sizes = [[name, len(file)] for name, file in zip(arrays, files, strict=True)]
     head = json.dumps(header | {"arrays": sizes}).encode()
     body = b"".join(files)
@@ -130,34 +133,32 @@ def answer(module: object, case: dict, arrays: Arrays) -> Arrays | None:
     return answers or None
 
 
-def judgeable(module: object, case: dict, arrays: Arrays, file: Path) -> tuple[dict, Arrays]:
-    """What the file makes of one case, as (header, arrays) of an answer.
+def answered(module: object, case: dict, arrays: Arrays) -> tuple[dict, Arrays]:
+    """What `module` makes of one case, as (header, arrays) of an answer; see `answer`. Raises whatever its functions raise.
 
-    The word is null where there are arrays; names are those of what is no array that the case computes.
+    The word is None where there are arrays; names are those of what is no array that the case computes.
     """
 
-    def nothing(word: str, text: str, names: tuple = ()) -> tuple[dict, Arrays]:
-        return {"word": word, "text": text, "names": list(names)}, {}
+    def nothing(word: str, text: str, names: list[str]) -> tuple[dict, Arrays]:
+        return {"word": word, "text": text, "names": names}, {}
 
     try:
         with np.errstate(all="ignore"):
             made = answer(module, case, arrays)
-        if made is None:
-            return nothing("unsupported", "returned nothing")
-        computed = [name for name in case["shapes"] if name not in case["arrays"]["parameters"]]
-        names = [str(name)[:100] for name in made if name not in computed][:NAMES]
-        sent = {name: array for name, array in made.items() if name in computed}
-        if not sent:
-            return nothing("unreadable", f"returned no array of the case; it has {', '.join(computed)}", names)
-        for name, array in sent.items():
-            if array.nbytes > largest(case["shapes"][name]) - 10_000:  # the rest is the header of its file
-                shapes = f"has shape {list(array.shape)}, should have {case['shapes'][name]}"
-                return nothing("unreadable", f"{name} is too large, {array.nbytes:,} bytes: it {shapes}", names)
-        return {"word": None, "text": "", "names": names}, sent
     except NotImplementedError as error:
-        return nothing("unsupported", worded(error) or "raised NotImplementedError")
-    except BaseException as error:  # also SystemExit and KeyboardInterrupt
-        return nothing("failed", told(error, file))
+        return nothing("unsupported", worded(error) or "raised NotImplementedError", [])
+    if made is None:
+        return nothing("unsupported", "returned nothing", [])
+    computed = [name for name in case["shapes"] if name not in case["arrays"]["parameters"]]
+    names = [str(name)[:100] for name in made if name not in computed][:NAMES]
+    sent = {name: array for name, array in made.items() if name in computed}
+    if not sent:
+        return nothing("unreadable", f"returned no array of the case; it has {', '.join(computed)}", names)
+    for name, array in sent.items():
+        if array.nbytes > largest(case["shapes"][name]) - 10_000:  # the rest is the header of its file
+            shapes = f"has shape {list(array.shape)}, should have {list(case['shapes'][name])}"
+            return nothing("unreadable", f"{name} is too large, {array.nbytes:,} bytes: it {shapes}", names)
+    return {"word": None, "text": "", "names": names}, sent
 
 
 def end_with(parent: int) -> None:
@@ -175,8 +176,8 @@ def requests(channel: socket.socket):
     with channel.makefile("rb") as stream:
         while token := stream.read(TOKEN):
             head, body = int.from_bytes(stream.read(8)), int.from_bytes(stream.read(8))
-            header, npy = json.loads(stream.read(head)), io.BytesIO(stream.read(body))
-            yield token, header, {name: np.load(npy, allow_pickle=False) for name, _ in header["arrays"]}
+            header, files = json.loads(stream.read(head)), io.BytesIO(stream.read(body))
+            yield token, header, {name: np.load(files, allow_pickle=False) for name, _ in header["arrays"]}
 
 
 def main(file: Path, descriptor: int) -> None:
@@ -201,7 +202,10 @@ def main(file: Path, descriptor: int) -> None:
                 header |= {"word": "failed", "text": told(error, file)}
         else:
             case = header["case"] | {"parameters": arrays}
-            header, arrays = judgeable(module, case, arrays, file)
+            try:
+                header, arrays = answered(module, case, arrays)
+            except BaseException as error:  # also SystemExit and KeyboardInterrupt
+                header, arrays = {"word": "failed", "text": told(error, file), "names": []}, {}
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):  # it is theirs to close
                 stream.flush()

@@ -24,7 +24,7 @@ def judge_all(submission: Submission, suites: dict[str, dict], stop: Collection[
     verdicts = {}
     for (suite, name), given, sent in submission.answers():
         case = suites[suite]["cases"][name]
-        found = _verdict(case, given, sent, submission.conventions, diagnoser)
+        found = verdict_on(case, given, sent, submission.conventions, diagnoser)
         verdicts[f"{suite}/{name}"] = found = held_to(found, contract) if contract else found
         if found["verdict"] in stop:
             break
@@ -40,7 +40,7 @@ def judge_all(submission: Submission, suites: dict[str, dict], stop: Collection[
     }
 
 
-def _verdict(case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, str], diagnoser: Diagnoser) -> dict:
+def verdict_on(case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, str], diagnoser: Diagnoser) -> dict:
     """The judge's verdict; where files could not be read, the case cannot be right."""
     nothing = {"verdict": sent.word, "contract": None, "first_wrong_stage": None, "diagnosis": None, "worst": None, "stages": {}}
     verdict = _judged(case, parameters, sent.arrays, conventions, diagnoser) if sent.arrays else nothing | {"convention": None}

@@ -161,15 +161,7 @@ class Submission:
         word, text, names, files = running.answer(case, plain)
         for name in names:
             self._extra(f"{case['suite']}/{case['name']}/", name, *_other(name, case))
-        if word:
-            return Sent(problems=[text], word=word)
-        sent = Sent()
-        for name, data in files.items():
-            try:
-                sent.arrays[name] = _meant(_from_npy(data), name in BOOLEAN)
-            except Unreadable as error:
-                sent.problems.append(f"{name}: {error}")
-        return sent
+        return received(word, text, files)
 
     def _parameters(self, suite: str, name: str) -> Arrays | None:
         """The parameters of a case; None, with a note, if torch draws them and is not installed."""
@@ -211,6 +203,19 @@ class Submission:
         if not sent.arrays and not sent.problems:
             sent.problems.append("no array of the case is in its folder")
         return sent
+
+
+def received(word: str | None, text: str, files: dict[str, bytes]) -> Sent:
+    """What functions answered of one case: arrays as .npy `files` by name, or the `word` and `text` for why there are none."""
+    if word:
+        return Sent(problems=[text], word=word)
+    sent = Sent()
+    for name, data in files.items():
+        try:
+            sent.arrays[name] = _meant(_from_npy(data), name in BOOLEAN)
+        except Unreadable as error:
+            sent.problems.append(f"{name}: {error}")
+    return sent
 
 
 def _other(name: str, case: dict) -> tuple[str, list[str]]:
