@@ -57,7 +57,7 @@ def test_another_empty_row_is_a_convention(tmp_path: Path, conventions: dict | N
     assert (case["verdict"], case["convention"], case["contract"]) == ("convention", "empty_row: nan", "float64")
     assert case["first_wrong_stage"] is None and case["diagnosis"] is None
     assert found["counts"] == {"convention": 1}
-    assert "follows empty_row: nan, in float64" in table(found) and "1 cases: 1 convention" in table(found)
+    assert "follows empty_row: nan, in float64" in table(found) and "1 case: 1 convention" in table(found)
 
 
 def test_a_fault_beside_the_convention_is_wrong(tmp_path: Path):

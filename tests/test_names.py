@@ -10,8 +10,8 @@ from conftest import ROOT
 from worked_attention.cases.suites import load_config, load_suites
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import judge_case
-from worked_attention.referee.mistakes.entry import Mistake
-from worked_attention.referee.mistakes.library import LIBRARY, numbered
+from worked_attention.referee.mistakes.entry import Mistake, Numbered
+from worked_attention.referee.mistakes.library import LIBRARY, NUMBERED
 from worked_attention.referee.relations import Pair, related
 from worked_attention.referee.report import table
 from worked_attention.stages.catalogue import STAGES
@@ -71,7 +71,10 @@ def test_equal_weights_in_empty_rows_are_told_as_that_first():
         sent = {
             name: array for name, array in after(key, "weights", {"weights": weights}).items() if name in ("contexts", "concat", "output")
         }
-        found = judged(key, sent or {"weights": weights})
+        sent = sent or {"weights": weights}
+        if all(np.array_equal(array, right(key)[name]) for name, array in sent.items()):  # dropout takes what is in the empty rows
+            continue
+        found = judged(key, sent)
         assert names(found)[0] == "empty_row_uniform", key
 
 
@@ -84,7 +87,7 @@ def finite(case: dict) -> bool:
     return "keep" in case["shapes"] and case["mask"]["fill"] != "-inf" and case["dtype"] != "float16"
 
 
-@pytest.mark.parametrize("key", [key for key, case in CASES.items() if finite(case)])
+@pytest.mark.parametrize("key", [key for key, case in CASES.items() if finite(case) and not right(key)["keep"].all()])
 def test_minus_infinity_in_place_of_a_finite_number_is_told_as_that_first(key: str):
     case = CASES[key]
     sent = from_parameters(case | {"mask": case["mask"] | {"fill": "-inf"}}, given(key))
@@ -203,9 +206,13 @@ def test_an_exception_in_a_trial_costs_that_trial(monkeypatch: pytest.MonkeyPatc
     def fail(case: dict, arrays: Arrays, go) -> Arrays:
         raise error("in a trial")
 
+    def refuse(case: dict) -> bool:
+        raise error("before a trial")
+
     for stage in STAGES[1:]:
-        name = f"fails_in_{stage}"
-        monkeypatch.setitem(LIBRARY, name, Mistake(name, "none", name, "Nothing.", lambda case: True, {stage: fail}))
+        for name, applies in ((f"fails_in_{stage}", lambda case: True), (f"fails_before_{stage}", refuse)):
+            monkeypatch.setitem(LIBRARY, name, Mistake(name, "none", name, "Nothing.", applies, {stage: fail}))
+        monkeypatch.setitem(NUMBERED, stage, Numbered(stage, "none", "{}", "Nothing.", refuse, lambda n, stage=stage: {stage: fail}))
     sent = from_parameters(CASES["handworked/two_heads"] | {"scale_factor": 0.7071067811865475**4}, given("handworked/two_heads"))
     found = judged("handworked/two_heads", {"output": sent["output"] + 1})
     assert found["verdict"] == "wrong" and found["first_wrong_stage"] == "between parameters and outputs"
@@ -226,7 +233,7 @@ def test_no_mistake_that_applies_fails(key: str):
     wide |= {"mask": wide["mask"] | {"empty_row": "zero"}}
     arrays = {name: array if array.dtype == bool else array.astype(np.float64) for name, array in given(key).items()}
     arrays = from_parameters(wide, arrays)
-    for mistake in [*(m for m in LIBRARY.values() if m.applies(wide)), *numbered(wide)]:
+    for mistake in [*(m for m in LIBRARY.values() if m.applies(wide)), *(m for n in NUMBERED.values() for m in n.mistakes(wide))]:
         made = {name: arrays[name] for s in STAGES[: STAGES.index(mistake.stage)] for name in case["arrays"][s]}
         for stage in STAGES[STAGES.index(mistake.stage) : STAGES.index(max(mistake.changes, key=STAGES.index)) + 1]:
             made |= mistake.run(stage, wide, dict(made))

@@ -7,8 +7,8 @@ import pytest
 from conftest import ROOT, run
 
 from worked_attention.cases.suites import load_suite
-from worked_attention.referee.mistakes.library import LIBRARY
-from worked_attention.referee.power import caught
+from worked_attention.referee.mistakes.library import LIBRARY, NUMBERED
+from worked_attention.referee.power import caught, seen
 from worked_attention.stages.whole import compute
 
 FOLDER = ROOT / "config" / "suites"
@@ -16,13 +16,29 @@ SUITES = ("handworked", "heads", "masks", "scores", "positions", "softmax", "cac
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_every_mistake_is_caught_at_its_stage():
-    waiting = dict(LIBRARY)
+def test_every_mistake_is_caught_at_its_stage_by_two_cases():
+    """No mistake hangs on a single case; those with a number in them are counted together."""
+    found = dict.fromkeys([*LIBRARY, *NUMBERED], 0)
     for suite in SUITES:
         for case in load_suite(FOLDER / f"{suite}.yaml", {"max_array_mb": 256})["cases"].values():
             right = compute(case, FOLDER)
-            waiting = {name: mistake for name, mistake in waiting.items() if not caught(case, right, mistake)}
-    assert not waiting
+            for name in LIBRARY:
+                found[name] += found[name] < 2 and bool(caught(case, right, LIBRARY[name]))
+            for name, family in NUMBERED.items():
+                found[name] += found[name] < 2 and any(caught(case, right, mistake) for mistake in family.mistakes(case))
+    assert [name for name, cases in found.items() if cases < 2] == []
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_what_is_sent_of_a_mistake_may_be_less():
+    """The output alone shows a wrong scale; one of 1 in place of 1 + 1e-4 is lost in bfloat16, and a gradient is not in the output."""
+    case = load_suite(FOLDER / "handworked.yaml", {"max_array_mb": 256})["cases"]["two_heads"]
+    right = compute(case, FOLDER)
+    assert "output" in seen(case, right, LIBRARY["not_scaled"])
+    case = case | {"scale_factor": 1 + 1e-4}
+    assert seen(case, compute(case, FOLDER), LIBRARY["not_scaled"]) == ["output"]
+    case = load_suite(FOLDER / "field_cases_2.yaml", {"max_array_mb": 256})["cases"]["dropout_backward"]
+    assert "output" not in seen(case, compute(case, FOLDER), LIBRARY["gradient_without_dropout"])
 
 
 def test_rule_power(project: Path):
@@ -35,6 +51,8 @@ def test_rule_power(project: Path):
     matrix = json.loads((project / "results" / "power.json").read_text("utf-8"))
     assert matrix["mistakes"]["divided_by_sqrt_d_model"]["stage"] == "scores"
     assert "handworked/two_heads" in matrix["mistakes"]["divided_by_sqrt_d_model"]["caught"]
+    assert "caught by one case only: hardmax_last, by softmax/hardmax_tie" in done.stdout and "hardmax_last" in matrix["once"]
+    assert "handworked/two_heads" in matrix["mistakes"]["divided_by_sqrt_d_model"]["output"]
     assert "rotary_left_out" in matrix["uncaught"] and "not_scaled" not in matrix["uncaught"]
     assert "handworked/two_heads" not in matrix["nothing_new"] and "handworked/one_head" in matrix["nothing_new"]
     rows = (project / "results" / "power.csv").read_text("utf-8").splitlines()

@@ -60,7 +60,7 @@ NAMES = {  # what must be among the names that are told, or in the relation; wit
     ("cross_uncalled_causal", "causal tl"): "causal_uncalled",
     ("cross_uncalled_causal", "causal br"): "causal_uncalled_bottom_right",
     ("encoder_uncalled_causal", "causal"): "causal_uncalled",
-    ("encoder_uncalled_causal", "window"): "a window of 1 keys on either side",
+    ("encoder_uncalled_causal", "window"): "a window with left and right 1, ",
     ("queries_at_one_position", "consecutive"): "positions_counted_on",
     ("partial_rotary", "head dim freq and pairs"): "rotary_as_whole_head",
     ("partial_rotary", "proportional"): "rotary_pairs_of_head",

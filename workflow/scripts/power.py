@@ -4,7 +4,7 @@ from pathlib import Path
 
 from worked_attention.cases.suites import UNLIMITED, load_suite
 from worked_attention.files.artifacts import logged, write_json, write_text
-from worked_attention.referee.power import power
+from worked_attention.referee.power import WAYS, power
 
 folder = Path("config/suites")
 with logged(snakemake.log[0]):
@@ -13,7 +13,7 @@ with logged(snakemake.log[0]):
     rows = [
         f"{name},{entry['stage']},{case},{word}"
         for name, entry in matrix["mistakes"].items()
-        for word in ("caught", "missed")
+        for word in ("caught", "missed", *WAYS)
         for case in entry[word]
     ]
     write_json(Path(snakemake.output.json), matrix)
@@ -21,3 +21,5 @@ with logged(snakemake.log[0]):
 print(f"\n{len(matrix['mistakes'])} mistakes, {len(matrix['nothing_new'])} cases that catch nothing new (in {snakemake.output.json})")
 for name in matrix["uncaught"]:
     print(f"caught by no case: {name}, {matrix['mistakes'][name]['sentence']}", flush=True)
+for name in matrix["once"]:
+    print(f"caught by one case only: {name}, by {matrix['mistakes'][name]['caught'][0]}", flush=True)

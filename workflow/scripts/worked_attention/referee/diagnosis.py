@@ -1,13 +1,13 @@
 """Which known mistake a wrong stage equals: each one that applies is made in its place and held against what was sent."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from worked_attention.referee.chain import STAGE, Arrays, fill
 from worked_attention.referee.mistakes.entry import Mistake
-from worked_attention.referee.mistakes.library import LIBRARY, numbered
+from worked_attention.referee.mistakes.library import LIBRARY, NUMBERED
 from worked_attention.referee.mistakes.scores import scaled_by
 from worked_attention.referee.relations import CLOSE, CLOSEST, EXPLAINED, Pair, largest_difference, related, short, size
 from worked_attention.stages.catalogue import STAGES
@@ -72,8 +72,8 @@ class _Trial:
             for earlier in STAGES[1 : STAGES.index(self.first)]:
                 self.before |= fill(case, earlier, self.before, self._fitting(earlier))
             self.wrong = self._gap(expected)[0]
-        self.candidates = [m for m in LIBRARY.values() if set(m.changes) & stages and m.applies(case)]
-        self.numbered = [m for m in numbered(case) if set(m.changes) & stages]
+        self.candidates = [m for m in LIBRARY.values() if set(m.changes) & stages and _tried(m.applies, case)]
+        self.numbered = [m for n in NUMBERED.values() for m in _tried(n.mistakes, case) or [] if set(m.changes) & stages]
         self.scores_open = "scores" in stages and not any(name in given for name in case["arrays"]["scores"] if name not in BESIDE)
 
     def _differs(self, name: str) -> bool:
@@ -95,37 +95,35 @@ class _Trial:
             relative, absolute = max(relative, largest / self.sizes[name]), max(absolute, largest)
         return relative, absolute
 
-    def made_by(self, mistakes: tuple[Mistake, ...]) -> Arrays | None:
-        """All arrays up to the wrong stage, made with these mistakes from the submission's own stages before; None if they cannot be made.
-
-        Whatever goes wrong in a trial costs that trial only: mistakes are tried on each other's results, which need not fit.
-        """
+    def made_by(self, mistakes: tuple[Mistake, ...]) -> Arrays:
+        """All arrays up to the wrong stage, made with these mistakes from the submission's own stages before."""
         used, made = dict(self.before), {}
-        try:
-            for stage in STAGES[STAGES.index(self.first) : STAGES.index(self.stage) + 1]:
-                go = STAGE[stage]
-                for mistake in mistakes:
-                    go = _within(mistake, stage, go)
-                with np.errstate(all="ignore"):
-                    result = go(self.case, dict(used))
-                made |= result
-                used |= result
-                if stage != self.stage:
-                    used |= self._fitting(stage)
-            return made if all(name in made for name in self.compared) else None
-        except Exception:
-            return None
+        for stage in STAGES[STAGES.index(self.first) : STAGES.index(self.stage) + 1]:
+            go = STAGE[stage]
+            for mistake in mistakes:
+                go = _within(mistake, stage, go)
+            with np.errstate(all="ignore"):
+                result = go(self.case, dict(used))
+            made |= result
+            used |= result
+            if stage != self.stage:
+                used |= self._fitting(stage)
+        return made
+
+    def gap_of(self, mistakes: tuple[Mistake, ...]) -> tuple[float, float]:
+        """`_gap` of what these mistakes make; infinite where they cannot be made."""
+        return _tried(lambda: self._gap(self.made_by(mistakes))) or (np.inf, np.inf)
 
     def fitting(self, tries: Iterable[tuple[Mistake, ...]]) -> list[tuple[float, tuple[Mistake, ...]]]:
         """(absolute difference, mistakes) of those that equal what was sent, as well as the best does; neutral ones first."""
         found = []
         for mistakes in tries:
-            made = self.made_by(mistakes)
-            relative, absolute = self._gap(made) if made else (np.inf, np.inf)
+            relative, absolute = self.gap_of(mistakes)
             if relative <= self.close and relative <= self.explained * self.wrong:
                 found.append((relative, absolute, mistakes))
         best = min((relative for relative, _, _ in found), default=0.0)
-        equal = [(absolute, mistakes) for relative, absolute, mistakes in found if relative <= EQUALLY * max(best, 2.0**-53)]
+        alike = max(EQUALLY * max(best, 2.0**-53), self.u if self.u > 2.0**-24 else 0.0)  # in half precision one rounding decides nothing
+        equal = [(absolute, mistakes) for relative, absolute, mistakes in found if relative <= alike]
         return sorted(equal, key=lambda entry: not all(mistake.neutral for mistake in entry[1]))
 
     def relation(self) -> dict | None:
@@ -134,11 +132,7 @@ class _Trial:
         if name is None:
             return None
         pair = Pair(self.case, name, self.given[name], self.expected[name], self.u, self.parameters | self.expected)
-        try:
-            found = next(related(pair), None)
-        except Exception:  # as in a trial: what was sent need not fit together
-            found = None
-        if found:
+        if found := _tried(lambda: next(related(pair), None)):
             return _said(f"your {name} {found.sentence}", found.remedy, found.within)
         return self._factor_of_scores(pair) if self.scores_open else None
 
@@ -149,8 +143,7 @@ class _Trial:
             return None
 
         def gap(factor: float) -> float:
-            made = self.made_by((scaled_by(factor),))
-            return self._gap(made)[0] if made else np.inf
+            return self.gap_of((scaled_by(factor),))[0]
 
         grid = np.concatenate([-FACTORS[::-1], FACTORS])
         gaps = [gap(factor) for factor in grid]
@@ -167,6 +160,14 @@ class _Trial:
         return _said(
             f"what you sent is what follows from scores {number} times ours", f"Look for a factor of {number} on the scores.", found[0][0]
         )
+
+
+def _tried(function: Callable, *arguments: object) -> object:
+    """What `function` returns; None if anything goes wrong, for a trial may cost no verdict: mistakes meet arrays that they do not fit."""
+    try:
+        return function(*arguments)
+    except Exception:
+        return None
 
 
 def _within(mistake: Mistake, stage: str, go):

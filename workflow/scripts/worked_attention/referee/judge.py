@@ -196,7 +196,8 @@ def judge_case(case: dict, parameters: Arrays, sent: Arrays, diagnoser: Diagnose
     """The verdict on what was sent of one case.
 
     parameters: those of the case by name. sent: any of the case's computed arrays by name, float or boolean, in the dtypes they came in.
-    Returns {verdict: right or wrong, contract, first_wrong_stage, diagnosis, worst, stages: {stage: right, wrong, follows or not sent}};
+    Returns {verdict: right or wrong, contract, convention: None, first_wrong_stage, diagnosis, worst, stages: {stage: right, wrong, follows
+    or not sent}};
     contract is the strictest arithmetic in which all is right, first_wrong_stage a stage or a range of stages.
     """
     given, parameters = widened(sent), widened(parameters)
@@ -227,7 +228,8 @@ def judge_case(case: dict, parameters: Arrays, sent: Arrays, diagnoser: Diagnose
 
 
 def _verdict(word: str, name: str | None, stages: dict[str, str]) -> dict:
-    return {"verdict": word, "contract": name, "first_wrong_stage": None, "diagnosis": None, "worst": None, "stages": stages}
+    rest = {"first_wrong_stage": None, "diagnosis": None, "worst": None, "stages": stages}
+    return {"verdict": word, "contract": name, "convention": None, **rest}
 
 
 def _is_wrong(got: np.ndarray, expected: np.ndarray, error: np.ndarray) -> bool:

@@ -9,6 +9,7 @@ from worked_attention.referee.judge import judge_case
 from worked_attention.referee.mistakes.entry import Mistake
 from worked_attention.referee.mistakes.library import LIBRARY
 from worked_attention.stages.catalogue import STAGES
+from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.whole import compute
 
 
@@ -35,22 +36,47 @@ def by_mistake(case: dict, right: Arrays, mistake: Mistake) -> Arrays | None:
     return {name: array for name, array in made.items() if name not in case["arrays"]["parameters"]}
 
 
+WAYS = {  # in which somebody may send less than all arrays, as they were computed
+    "output": lambda sent: {"output": sent["output"]} if "output" in sent else {},
+    "bfloat16": lambda sent: in_dtype(sent, bfloat16),
+    "float16": lambda sent: in_dtype(sent, np.dtype(np.float16)),
+}
+
+
+def in_dtype(sent: Arrays, dtype: np.dtype) -> Arrays:
+    """What was sent, rounded to `dtype`; boolean arrays as they are."""
+    with np.errstate(over="ignore"):
+        return {name: array if array.dtype == bool else array.astype(dtype) for name, array in sent.items()}
+
+
 def caught(case: dict, right: Arrays, mistake: Mistake) -> bool | None:
     """Whether the judge finds this mistake in this case at its stage; None if it does not apply, or changes nothing."""
     sent = by_mistake(case, right, mistake)
-    if sent is None:
-        return None
-    parameters = {name: right[name] for name in case["arrays"]["parameters"]}
-    return judge_case(case, parameters, sent)["first_wrong_stage"] == mistake.stage
+    return None if sent is None else verdict(case, right, sent)["first_wrong_stage"] == mistake.stage
+
+
+def verdict(case: dict, right: Arrays, sent: Arrays) -> dict:
+    """The judge's verdict on what was `sent` of a case; right: every array of it."""
+    return judge_case(case, {name: right[name] for name in case["arrays"]["parameters"]}, sent)
+
+
+def seen(case: dict, right: Arrays, mistake: Mistake) -> list[str]:
+    """The WAYS in which the mistake is wrong as well."""
+    sent = by_mistake(case, right, mistake)
+    lessened = {way: less(sent) for way, less in WAYS.items()}
+    return [way for way, arrays in lessened.items() if arrays and verdict(case, right, arrays)["verdict"] == "wrong"]
 
 
 def power(suites: dict[str, dict], folder: Path) -> dict:
-    """{mistakes: {name: {stage, sentence, caught: [case], missed: [case]}}, nothing_new: [case], uncaught: [mistake]}.
+    """{mistakes: {name: {stage, sentence, caught: [case], missed: [case], output, bfloat16, float16}}, nothing_new: [case],
+    uncaught: [mistake], once: [mistake]}.
 
-    Cases are "suite/case" in their order; `missed` are those that the mistake changes, but not at its stage, or too little. A case
-    catches nothing new if those before it catch all that it catches.
+    Cases are "suite/case" in their order; `missed` are those that the mistake changes, but not at its stage, or too little; `output`,
+    `bfloat16` and `float16` those that catch it and also show it in the output alone, or in all arrays rounded. A case
+    catches nothing new if those before it catch all that it catches. `once` are mistakes that a single case catches.
     """
-    matrix = {m.name: {"stage": m.stage, "sentence": m.sentence, "caught": [], "missed": []} for m in LIBRARY.values()}
+    lists = ("caught", "missed", *WAYS)
+    matrix = {m.name: {"stage": m.stage, "sentence": m.sentence} | {word: [] for word in lists} for m in LIBRARY.values()}
     nothing_new, known = [], set()
     for suite, content in suites.items():
         for name, case in content["cases"].items():
@@ -63,6 +89,9 @@ def power(suites: dict[str, dict], folder: Path) -> dict:
                     matrix[mistake.name]["caught" if word else "missed"].append(f"{suite}/{name}")
                 if word:
                     here.add(mistake.name)
+                    for way in seen(case, right, mistake):
+                        matrix[mistake.name][way].append(f"{suite}/{name}")
             nothing_new += [f"{suite}/{name}"] * (here <= known)
             known |= here
-    return {"mistakes": matrix, "nothing_new": nothing_new, "uncaught": [name for name in matrix if name not in known]}
+    by_one = [name for name, entry in matrix.items() if len(entry["caught"]) == 1]
+    return {"mistakes": matrix, "nothing_new": nothing_new, "uncaught": [name for name in matrix if name not in known], "once": by_one}

@@ -42,8 +42,16 @@ def judge_all(submission: Submission, suites: dict[str, dict], stop: Collection[
 
 def verdict_on(case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, str], diagnoser: Diagnoser) -> dict:
     """The judge's verdict; where files could not be read, the case cannot be right."""
-    nothing = {"verdict": sent.word, "contract": None, "first_wrong_stage": None, "diagnosis": None, "worst": None, "stages": {}}
-    verdict = _judged(case, parameters, sent.arrays, conventions, diagnoser) if sent.arrays else nothing | {"convention": None}
+    nothing = {
+        "verdict": sent.word,
+        "contract": None,
+        "convention": None,
+        "first_wrong_stage": None,
+        "diagnosis": None,
+        "worst": None,
+        "stages": {},
+    }
+    verdict = _judged(case, parameters, sent.arrays, conventions, diagnoser) if sent.arrays else nothing
     if sent.problems and verdict["verdict"] in ("right", "convention"):
         verdict |= {"verdict": sent.word, "contract": None, "convention": None}
     return verdict | {"problems": [printable(problem) for problem in sent.problems]}
@@ -53,12 +61,12 @@ def _judged(case: dict, parameters: Arrays, arrays: Arrays, conventions: dict[st
     """The verdict of `judge_case`, and the `convention` that was followed, if only that differs from the case."""
     verdict = judge_case(case, parameters, arrays)
     if verdict["verdict"] != "wrong":
-        return verdict | {"convention": None}
+        return verdict
     for followed, other in others(case, conventions):
         found = judge_case(other, parameters, arrays)
         if found["verdict"] == "right":
             return found | {"verdict": "convention", "convention": followed}
-    return judge_case(case, parameters, arrays, diagnoser) | {"convention": None}
+    return judge_case(case, parameters, arrays, diagnoser)
 
 
 def table(verdict: dict, digits: int = 9) -> str:

@@ -1,14 +1,10 @@
-"""The library of known mistakes: every one by name, in the order of the stages and of the modules below."""
+"""The library of known mistakes by name, in the order of the stages and of the modules below; those with a number in them apart."""
 
-from worked_attention.referee.mistakes import backward, contexts, masks, outputs, positions, projections, scores, weights
-from worked_attention.referee.mistakes.entry import ENTERED, NUMBERED, Mistake
+from worked_attention.referee.mistakes import backward, contexts, entry, masks, outputs, positions, projections, scores, weights
+from worked_attention.referee.mistakes.entry import Mistake, Numbered
 from worked_attention.stages.catalogue import STAGES
 
 MODULES = (projections, positions, masks, scores, weights, contexts, outputs, backward)
 KINDS = [module.__name__.split(".")[-1] for module in MODULES]
-LIBRARY: dict[str, Mistake] = dict(sorted(ENTERED.items(), key=lambda entry: (STAGES.index(entry[1].stage), KINDS.index(entry[1].kind))))
-
-
-def numbered(case: dict) -> list[Mistake]:
-    """The mistakes with a number in them that `case` allows, each with each of its numbers."""
-    return [mistake for family in NUMBERED.values() for mistake in family.mistakes(case)]
+LIBRARY: dict[str, Mistake] = dict(sorted(entry.ENTERED.items(), key=lambda item: (STAGES.index(item[1].stage), KINDS.index(item[1].kind))))
+NUMBERED: dict[str, Numbered] = dict(sorted(entry.NUMBERED.items(), key=lambda item: KINDS.index(item[1].kind)))

@@ -297,7 +297,7 @@ _LOOK = "Look for a window that is on by default."
 entries.numbered(
     "window_uncalled",
     "scores",
-    "a window of {} keys on either side, which the case does not have",
+    "a window with left and right {}, which the case does not have",
     _LOOK,
     _narrow,
     lambda width: _also(lambda case: masks.window(case["dims"]["Lq"], case["dims"]["Lc"], _align(case), width, width)),
@@ -305,7 +305,7 @@ entries.numbered(
 entries.numbered(
     "left_window_uncalled",
     "scores",
-    "a window of {} keys to the left, which the case does not have",
+    "a window with left {}, which the case does not have",
     _LOOK,
     _narrow,
     lambda width: _also(lambda case: masks.window(case["dims"]["Lq"], case["dims"]["Lc"], _align(case), width, None)),

@@ -206,6 +206,18 @@ def scaled_by(factor: float) -> Mistake:
 
 @mistake(
     "scores",
+    "the biases (or additive masks) of the sequences laid out head by head",
+    "Sequences come first: repeat each sequence's bias for all its heads (repeat_interleave, not tile).",
+    lambda case: biased(case) and case["dims"].get("B", 1) > 1 and heads(case),
+)
+def bias_tiled_over_heads(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    made, scores, added, keep = cells(case, arrays, go)
+    added = np.swapaxes(added, 0, 1).reshape(added.shape)
+    return made | {"bias": added, "masked": filled(case, scores + added, keep)}
+
+
+@mistake(
+    "scores",
     "a bias that is not multiplied by log2(e), though the scores are, for exp2",
     "With exp2 everything in the exponent is multiplied by log2(e), the bias, too.",
     biased,

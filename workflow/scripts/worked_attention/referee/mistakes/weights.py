@@ -331,6 +331,6 @@ def underflow_to_zero(case: dict, arrays: Arrays, go: Stage) -> Arrays:
 )
 def first_bias_as_sink(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     _, scores, _, keep = cells(case, arrays, STAGE["scores"])
-    table = np.broadcast_to(arrays["bias_table"], scores.shape)
-    sinks = table.reshape(-1, case["heads"], *scores.shape[-2:])[0, :, 0, 0]
+    first = arrays["bias_table"][..., 0, 0]  # of the first query, for all heads or one each
+    sinks = np.broadcast_to(first, np.broadcast_shapes(first.shape, (case["heads"],))).reshape(-1, case["heads"])[0]
     return go(case, arrays | {"sinks": sinks, "masked": filled(case, scores, keep)})
