@@ -395,17 +395,17 @@ def test_dtypes(tmp_path: Path, dtype: str):
         pytest.skip("no such floats here")
     wanted = GOOD > 4 if dtype == "|b1" else GOOD
     np.save(tmp_path / "a.npy", np.asfortranarray(wanted.astype(dtype)))
-    array = read_file(tmp_path / "a.npy", GOOD.shape)
+    array, _ = read_file(tmp_path / "a.npy", GOOD.shape)
     assert np.array_equal(array, wanted) and array.dtype.kind == "f" and array.dtype.isnative
 
 
 def test_bfloat16_and_json_and_booleans(tmp_path: Path):
     np.save(tmp_path / "a.npy", GOOD.astype(bfloat16))
-    assert read_file(tmp_path / "a.npy", GOOD.shape).dtype == bfloat16
+    assert read_file(tmp_path / "a.npy", GOOD.shape)[0].dtype == bfloat16
     (tmp_path / "a.json").write_text('[[1, 0.1, "NaN"], ["Infinity", "-Infinity", -0.0]]')
-    assert np.array_equal(read_file(tmp_path / "a.json", (2, 3)), [[1, 0.1, np.nan], [np.inf, -np.inf, 0]], equal_nan=True)
+    assert np.array_equal(read_file(tmp_path / "a.json", (2, 3))[0], [[1, 0.1, np.nan], [np.inf, -np.inf, 0]], equal_nan=True)
     (tmp_path / "b.json").write_text("[[true, 0], [1, false]]")
-    assert np.array_equal(read_file(tmp_path / "b.json", (2, 2), boolean=True), [[True, False], [True, False]])
+    assert np.array_equal(read_file(tmp_path / "b.json", (2, 2), boolean=True)[0], [[True, False], [True, False]])
     with pytest.raises(Unreadable, match="should be boolean"):
         read_file(tmp_path / "a.json", (2, 3), boolean=True)
 
@@ -884,6 +884,60 @@ def test_a_workflow_runs_and_judges_where_packages_of_its_names_are_installed(pr
         done = run(project, *targets, *config, env={"PYTHONPATH": str(tmp_path / "installed")})
         assert done.returncode == 0, done.stderr
     assert read(project, tmp_path / "mine.py")["handworked/two_heads"]["verdict"] == "right"
+
+
+# Printed numbers
+
+
+def printed(array: np.ndarray, digits: int) -> list:
+    """Nested lists of text with so many decimals."""
+    return [printed(row, digits) for row in array] if array.ndim else f"{array:.{digits}f}"
+
+
+def answers(folder: Path, **arrays: object) -> dict:
+    """The verdict on JSON files of the hand-worked case."""
+    target = folder / "mine" / "handworked" / "two_heads"
+    target.mkdir(parents=True, exist_ok=True)
+    for name, array in arrays.items():
+        (target / f"{name}.json").write_text(json.dumps(array), "utf-8")
+    return judged(folder / "mine")["cases"]["handworked/two_heads"]
+
+
+def test_numbers_rounded_to_their_decimals_are_right(tmp_path: Path):
+    """A hand calculation at four decimals: from full precision, and from the printed weights; in full they would be wrong."""
+    made = compute(ONE)
+    weights_, concat = printed(made["weights"], 4), made["concat"]
+    found = answers(tmp_path / "full", weights=weights_, output=printed(made["output"], 4))
+    assert (found["verdict"], found["contract"]) == ("right", "numbers rounded to 4 decimals")
+    by_hand = np.array(weights_, dtype=float) @ made["v_heads"]
+    output = contexts.merge_heads(by_hand) @ parameters.stage(ONE, FOLDER)["w_o"].T + parameters.stage(ONE, FOLDER)["b_o"]
+    assert np.abs(by_hand - made["contexts"]).max() > 5e-6 and concat.shape == (3, 4)
+    assert answers(tmp_path / "hand", weights=weights_, output=printed(output, 4))["verdict"] == "right"
+    assert answers(tmp_path / "digits", weights={"digits": 4, "values": np.round(made["weights"], 4).tolist()})["verdict"] == "right"
+    assert answers(tmp_path / "floats", weights=np.round(made["weights"], 4).tolist())["verdict"] == "wrong"
+
+
+def test_a_digit_that_is_wrong_is_wrong(tmp_path: Path):
+    weights_ = printed(compute(ONE)["weights"], 4)
+    weights_[1][2][0] = f"{float(weights_[1][2][0]) + 0.0002:.4f}"
+    found = answers(tmp_path, weights=weights_)
+    assert found["first_wrong_stage"] == "between parameters and weights" and found["worst"]["index"] == [1, 2, 0]
+    assert found["worst"]["bound"] == pytest.approx(5e-5, rel=1e-3)
+
+
+def test_what_is_left_open_is_not_judged(tmp_path: Path):
+    made = compute(ONE)
+    row = printed(made["weights"], 4)
+    row[0], row[1][1], row[1][2][0] = None, None, None
+    found = answers(tmp_path / "right", weights=row, output=made["output"].tolist())
+    assert found["verdict"] == "right" and found["contract"] == "numbers rounded to 4 decimals until weights, float64 from outputs"
+    row[1][0][2] = "0.9999"
+    found = answers(tmp_path / "wrong", weights=row)
+    assert found["verdict"] == "wrong" and found["worst"]["index"] == [1, 0, 2] and found["worst"]["got"] == 0.9999
+    for spoiled in (["0.0000"] * 3, ["0.3333"] * 3):
+        row[1][0] = spoiled
+        assert answers(tmp_path / "spoiled", weights=row)["verdict"] == "wrong"
+    assert answers(tmp_path / "none", weights=None)["problems"] == ["weights.json: holds null only"]
 
 
 # The command

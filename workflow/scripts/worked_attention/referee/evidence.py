@@ -92,13 +92,20 @@ def tells(got: np.ndarray, expected: np.ndarray, grain: float) -> bool:
 
 
 def weigh(
-    got: np.ndarray, expected: np.ndarray, bound: np.ndarray, deviation: Callable[[], np.ndarray], dtype: str, source: float = 0.0
+    got: np.ndarray,
+    expected: np.ndarray,
+    bound: np.ndarray,
+    deviation: Callable[[], np.ndarray],
+    dtype: str,
+    source: float = 0.0,
+    step: float = 0.0,
 ) -> Finding:
     """What `got` shows.
 
     got, expected, bound: float64 of one shape; bound is certified. deviation: gives the typical standard deviation of each element, and
     is asked only where the bound is too large. dtype: the coarsest one involved. source: largest element of what the array is made from,
     which measures an array that has cancelled altogether: one that is 0 within its bound and within the grain of what it is made from.
+    step: unit of the last printed decimal; answers that differ by no more are the same.
     """
     off, size = difference(got, expected), largest_of(expected)
     if size <= GRAIN[dtype] * source and bool((np.abs(expected) <= bound)[np.isfinite(expected)].all()):
@@ -113,7 +120,7 @@ def weigh(
         at = _first(beyond, off)
         return Finding("wrong", "certified" if off[at] > bound[at] else "typical", at, float(off[at]), float(limit[at]), size)
     allowed = np.minimum(limit, part)
-    if (off <= allowed).all() and tells(got, expected, GRAIN[dtype] * size):
+    if (off <= allowed).all() and tells(got, expected, max(GRAIN[dtype] * size, step)):
         at = _first(off, off)
         return Finding("right", evidence, at, float(off[at]), float(limit[at]), size)
     at = _first(np.where(off > allowed, np.inf, limit), limit)

@@ -6,7 +6,7 @@ for them, computed from the last ones that were sent; then the bound covers the 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -41,6 +41,7 @@ class Arithmetic:
     kept: dict[str, float]
     dtype: str
     rounded: bool = False
+    printed: bool = False  # whether arrays are numbers printed to some decimals, and rounded by that
 
     @property
     def half(self) -> bool:
@@ -125,10 +126,11 @@ class Chain:
                 self.used |= fill(self.case, stage, before, fitting)
 
 
-def bounded(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, sent: Arrays) -> dict[str, np.ndarray]:
+def bounded(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, sent: Arrays, steps: Arrays) -> dict[str, np.ndarray]:
     """How far each array may certainly be from the expected one in the arithmetic `how`, by name.
 
-    rounded: the same chain from parameters rounded to `how.dtype`. sent: what was sent, in its own dtypes.
+    rounded: the same chain from parameters rounded to `how.dtype`. sent: what was sent, in its own dtypes. steps: unit of the last printed
+    decimal of each element, of arrays that are printed numbers; such an array is off by half of it, and so is what it leads to.
     """
     of = Errors(case, dict(chain.parameters), how.u, how.kept)
     allowed = {}
@@ -148,7 +150,7 @@ def bounded(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, se
                     error = error + np.where(np.isfinite(moved), moved, 0.0)
                 if name == "masked" and "keep" in chain.expected:
                     error = np.where(chain.expected["keep"], error, 0.0)  # what takes the place of a blocked score is not computed
-                allowed[name] = error
+                allowed[name] = error + steps[name] / 2 if name in steps else error
         for name in case["arrays"][stage]:
             of.centre[name] = chain.used[name]
             if name in chain.given:
@@ -157,11 +159,14 @@ def bounded(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, se
                     of.sums = 0.0
                 if how.half and _shown(sent, name, how):  # it may have been rounded for us to see, and used as it was
                     of.bound[name] = _shown(sent, name, how) * np.abs(np.nan_to_num(chain.used[name], posinf=0.0, neginf=0.0))
-                    of.sums = of.sums if name not in ("weights", "dropped") else of.bound[name].sum(axis=-1, keepdims=True)
+                if name in steps:
+                    of.bound[name] = steps[name] / 2
+                if name in ("weights", "dropped") and name in of.bound:
+                    of.sums = of.bound[name].sum(axis=-1, keepdims=True)
     return allowed
 
 
-def spread(case: dict, chain: Chain, how: Arithmetic, sent: Arrays) -> dict[str, np.ndarray]:
+def spread(case: dict, chain: Chain, how: Arithmetic, sent: Arrays, steps: Arrays) -> dict[str, np.ndarray]:
     """Standard deviation of each array in the arithmetic `how`, by name, where roundings are typical; arguments as those of `bounded`."""
     of = Spread(case, dict(chain.parameters), how.u, how.kept)
     found = {}
@@ -173,10 +178,11 @@ def spread(case: dict, chain: Chain, how: Arithmetic, sent: Arrays) -> dict[str,
             for name in [name for name in names if chain.expected[name].dtype != bool]:
                 shown = _shown(sent, name, how)
                 more = rounding(finite(chain.expected[name]), shown) if shown > of.unit(name) else 0.0
-                found[name] = np.sqrt(of.of(name) + more)
+                found[name] = np.sqrt(of.of(name) + more + (steps[name] ** 2 / 12 if name in steps else 0.0))
             of.centre |= {name: chain.used[name] for name in names}
             for name in [name for name in names if name in chain.given]:
-                of.take(name, _shown(sent, name, how) if how.half else 0.0)
+                known = rounding(finite(chain.used[name]), _shown(sent, name, how)) if how.half else np.zeros(chain.used[name].shape)
+                of.take(name, known + steps[name] ** 2 / 12 if name in steps else known)
     return found
 
 
@@ -189,14 +195,16 @@ def _shown(sent: Arrays, name: str, how: Arithmetic) -> float:
 class Trial:
     """What was sent, held against one arithmetic."""
 
-    def __init__(self, chain: Chain, rounded: Chain | None, how: Arithmetic, sent: Arrays):
-        """chain: from the parameters as `how` has them. rounded: see `bounded`. sent: what the chain was taken up from, as it was sent."""
+    def __init__(self, chain: Chain, rounded: Chain | None, how: Arithmetic, sent: Arrays, steps: Arrays):
+        """chain: from the parameters as `how` has them. rounded: see `bounded`. sent: what the chain was taken up from, as it was sent.
+        steps: see `bounded`."""
         self.case, self.chain, self.how, self.sent = chain.case, chain, how, sent
-        self.bound = bounded(self.case, chain, rounded, how, sent)
+        self.steps = steps if how.printed else {}
+        self.bound = bounded(self.case, chain, rounded, how, sent, {name: self.steps[name] for name in self.steps if name in sent})
 
     @cached_property
     def sigma(self) -> dict[str, np.ndarray]:
-        return spread(self.case, self.chain, self.how, self.sent)
+        return spread(self.case, self.chain, self.how, self.sent, {name: self.steps[name] for name in self.steps if name in self.sent})
 
     def weigh(self, name: str, got: np.ndarray) -> Finding:
         """What `got` [any shape, float64 or bool] shows of the array `name`."""
@@ -204,15 +212,33 @@ class Trial:
         if got.shape != expected.shape:
             return Finding("wrong", "certified", (), np.inf, 0.0, 0.0)
         got, wide, source = got.astype(np.float64), expected.astype(np.float64), source_of(name, self.chain.used)
-        return weigh(got, wide, self.bound[name], lambda: self.sigma[name], coarsest(self.how.u, UNIT[self.how.dtype]), source)
+        bound, grain = self.bound[name], coarsest(self.how.u, UNIT[self.how.dtype])
+        if name not in self.steps:
+            return weigh(got, wide, bound, lambda: self.sigma[name], grain, source)
+        there = np.isfinite(self.steps[name])  # the others were left open
+        step = self.steps[name][there]
+        more = 0.0 if there.all() else step / 2  # an array with gaps leads nowhere, so it has no part in the bounds
+        found = weigh(
+            got[there],
+            wide[there],
+            bound[there] + more,
+            lambda: np.hypot(self.sigma[name][there], more),
+            grain,
+            source,
+            float(step.max(initial=0.0)),
+        )
+        return replace(found, index=tuple(int(i) for i in np.argwhere(there)[found.index[0]]))
 
 
 class Trials:
     """All trials of a case; each chain is computed once."""
 
-    def __init__(self, case: dict, parameters: Arrays, sent: Arrays):
+    def __init__(self, case: dict, parameters: Arrays, sent: Arrays, steps: Arrays):
+        """steps: see `bounded`; NaN where an element was left open. What is of another shape, or has gaps, leads to no other array."""
         self.case, self.parameters, self.sent = case, parameters, sent
-        self.fitting = {name: array for name, array in sent.items() if array.shape == tuple(case["shapes"][name])}
+        self.steps = {name: step for name, step in steps.items() if sent[name].shape == tuple(case["shapes"][name])}
+        gaps = {name for name, step in self.steps.items() if np.isnan(step).any()}
+        self.fitting = {n: array for n, array in sent.items() if array.shape == tuple(case["shapes"][n]) and n not in gaps}
         self.chains: dict[tuple, Chain] = {}
         self.made: dict[tuple, Trial] = {}
 
@@ -226,17 +252,17 @@ class Trials:
         return self.chains[key]
 
     def of(self, how: Arithmetic) -> list[Trial]:
-        """Those of one arithmetic. A wider array than a half precision is no excuse for another one: where some were sent in half and this
-        arithmetic is not, they were either used as they were sent, or only rounded to be sent."""
-        wide = tuple(name for name, array in self.fitting.items() if array.dtype.name not in HALF)
-        takes = [tuple(self.fitting)] + [wide] * (not how.half and len(wide) < len(self.fitting))
+        """Those of one arithmetic. An array in half precision, or in print, is no excuse for another one that is neither: it was either
+        used as it was sent, or only rounded to be sent."""
+        wide = tuple(name for name, array in self.fitting.items() if array.dtype.name not in HALF and name not in self.steps)
+        takes = [tuple(self.fitting)] + [wide] * (not how.half and not how.printed and len(wide) < len(self.fitting))
         found = []
         for taken in takes:
             key = (how.name, how.rounded, taken)
             if key not in self.made:
                 chain = self.chain(how, how.dtype if how.rounded else "float64", taken)
                 other = self.chain(how, how.dtype, taken) if not how.half and how.dtype != "float64" else None
-                self.made[key] = Trial(chain, other, how, {name: self.sent[name] for name in taken})
+                self.made[key] = Trial(chain, other, how, {name: self.sent[name] for name in taken}, self.steps)
             found.append(self.made[key])
         return found
 
@@ -248,7 +274,10 @@ class Trials:
     def best(self, name: str, asked: str) -> tuple[Finding, Trial]:
         """The first trial in which an array is right; else the first in which nothing can be told; else the last."""
         got, undecided = widened({name: self.sent[name]})[name], None
-        for how in arithmetics(self.case, self.sent[name].dtype.name, self.sent, asked):
+        hows = arithmetics(self.case, self.sent[name].dtype.name, self.sent, asked)
+        if name in self.steps and asked == ANY:
+            hows = [Arithmetic(f"numbers rounded to {_decimals(self.steps[name])} decimals", OURS, {}, "float64", printed=True)]
+        for how in hows:
             if how.half and not how.rounded and self.is_rounded(how.dtype):
                 continue  # the same as the one before
             for trial in self.of(how):
@@ -302,10 +331,13 @@ def told(name: str, got: np.ndarray, expected: np.ndarray, finding: Finding) -> 
     return place | {"bound": spelled(finding.limit), "largest": spelled(finding.size), "evidence": finding.evidence}
 
 
-def judge_case(case: dict, parameters: Arrays, sent: Arrays, diagnoser: Diagnoser | None = None, contract: str = ANY) -> dict:
+def judge_case(
+    case: dict, parameters: Arrays, sent: Arrays, diagnoser: Diagnoser | None = None, contract: str = ANY, steps: Arrays | None = None
+) -> dict:
     """The verdict on what was sent of one case.
 
     parameters: those of the case by name. sent: any of the case's computed arrays by name, float or boolean, in the dtypes they came in.
+    steps: unit of the last printed decimal of each element, by name, of arrays that are printed numbers; NaN where nothing was answered.
     contract: a dtype; what holds only in a coarser one is then wrong. Each array is held to the dtype that it shows itself.
     Returns {verdict: right, wrong or undecided, contract, evidence, first_wrong_stage, diagnosis, worst, stages: {stage: right, wrong,
     follows, undecided or not sent}}. contract: the strictest arithmetic in which all is right, stage by stage where they differ.
@@ -313,7 +345,7 @@ def judge_case(case: dict, parameters: Arrays, sent: Arrays, diagnoser: Diagnose
     that makes it wrong or undecided, with its bound and the array's largest element.
     """
     parameters = widened(parameters)
-    trials = Trials(case, parameters, sent)
+    trials = Trials(case, parameters, sent, steps or {})
     found = {name: trials.best(name, contract) for name in CATALOGUE if name in sent}
     words = {name: finding.word for name, (finding, _) in found.items()}
     wrong, unsure = ([name for name in words if words[name] == word] for word in ("wrong", "undecided"))
@@ -347,6 +379,12 @@ def judge_case(case: dict, parameters: Arrays, sent: Arrays, diagnoser: Diagnose
 def _verdict(word: str, stages: dict[str, str]) -> dict:
     nothing = dict.fromkeys(("contract", "evidence", "first_wrong_stage", "diagnosis", "worst"))
     return {"verdict": word, **nothing, "stages": stages}
+
+
+def _decimals(step: np.ndarray) -> str:
+    """How many decimals, in words, the coarsest printed number has."""
+    coarsest_step = float(np.nan_to_num(step).max(initial=0.0))
+    return str(max(0, round(-np.log10(coarsest_step)))) if coarsest_step else "all"
 
 
 def _evidence(findings: Iterable[Finding]) -> str:

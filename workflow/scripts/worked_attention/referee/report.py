@@ -42,29 +42,27 @@ def judge_all(submission: Submission, suites: dict[str, dict], stop: Collection[
 def _verdict(case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, str], diagnoser: Diagnoser, contract: str) -> dict:
     """The judge's verdict; where files could not be read, the case cannot be right."""
     nothing = judge_case(case, parameters, {}) | {"verdict": sent.word, "stages": {}, "convention": None}
-    verdict = _judged(case, parameters, sent.arrays, conventions, diagnoser, contract) if sent.arrays else nothing
+    verdict = _judged(case, parameters, sent, conventions, diagnoser, contract) if sent.arrays else nothing
     if sent.problems and verdict["verdict"] in ("right", "convention", "undecided"):
         verdict |= {"verdict": sent.word, "contract": None, "convention": None, "worst": None}
     problems = list(sent.problems)
     if contract != ANY and verdict["verdict"] == "wrong":
-        plain = _judged(case, parameters, sent.arrays, conventions, None, ANY)
+        plain = _judged(case, parameters, sent, conventions, None, ANY)
         right = plain["verdict"] in ("right", "convention")
         problems += [f"right only in {plain['contract']}, and not in {contract} as is asked for"] * right
     return verdict | {"problems": [printable(problem) for problem in problems]}
 
 
-def _judged(
-    case: dict, parameters: Arrays, arrays: Arrays, conventions: dict[str, str], diagnoser: Diagnoser | None, contract: str
-) -> dict:
+def _judged(case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, str], diagnoser: Diagnoser | None, contract: str) -> dict:
     """The verdict of `judge_case`, and the `convention` that was followed, if only that differs from the case."""
-    verdict = judge_case(case, parameters, arrays, contract=contract)
+    verdict = judge_case(case, parameters, sent.arrays, contract=contract, steps=sent.steps)
     if verdict["verdict"] != "wrong":
         return verdict | {"convention": None}
     for followed, other in others(case, conventions):
-        found = judge_case(other, parameters, arrays, contract=contract)
+        found = judge_case(other, parameters, sent.arrays, contract=contract, steps=sent.steps)
         if found["verdict"] == "right":
             return found | {"verdict": "convention", "convention": followed}
-    return judge_case(case, parameters, arrays, diagnoser, contract) | {"convention": None}
+    return judge_case(case, parameters, sent.arrays, diagnoser, contract, sent.steps) | {"convention": None}
 
 
 def table(verdict: dict, digits: int = 9) -> str:

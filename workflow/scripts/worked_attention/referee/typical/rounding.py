@@ -55,10 +55,9 @@ class Spread:
             found = np.where(np.isnan(found) | (np.abs(centre) > largest(self.unit(name))), np.inf, found)
         self.variance[name] = np.where(np.isfinite(centre), found, 0.0)
 
-    def take(self, name: str, unit: float) -> None:
-        """Take up `name` as somebody has it: known, but for one rounding to a dtype with this unit roundoff that it may have had on its
-        way to us; 0 for none."""
-        self.variance[name] = rounding(self.centre[name], unit) if unit else np.zeros(self.centre[name].shape)
+    def take(self, name: str, variance: np.ndarray) -> None:
+        """Take up `name` as somebody has it: known, but for a rounding of this variance that it may have had on its way to us."""
+        self.variance[name] = variance
         if name in ("weights", "dropped"):
             self.moved, self.total, self.stored = None, 0.0, self.variance[name]
         if name == "weights" and "dropped" in self.centre:
