@@ -81,7 +81,7 @@ class AttentionCase:
         from worked_attention.referee.caller import COMPUTED, answered, npy
         from worked_attention.referee.conventions import declared
         from worked_attention.referee.outcome import says
-        from worked_attention.referee.report import verdict_on
+        from worked_attention.referee.report import case_verdict
         from worked_attention.referee.submissions import received
         from worked_attention.stages.precision import bfloat16
 
@@ -99,7 +99,7 @@ class AttentionCase:
                 raise
             return "failed", f"raised {type(error).__name__}: {error}"
         sent = received(header["word"], header["text"], {name: npy(array) for name, array in made.items()})
-        found = verdict_on(self.case, given, sent, declared(getattr(attention, "CONVENTIONS", {})), self.diagnoser)
+        found = case_verdict(self.case, given, sent, declared(getattr(attention, "CONVENTIONS", {})), self.diagnoser)
         remedy = f"\n{found['diagnosis']['remedy']}" if found["diagnosis"] else ""
         return found["verdict"], says(found, DIGITS) + remedy
 
