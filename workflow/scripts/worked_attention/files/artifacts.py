@@ -160,6 +160,19 @@ def objection(case: dict, stage: str, arrays: dict[str, np.ndarray]) -> str | No
     return ", ".join(sorted(wrong)) or None
 
 
+def describe(case: dict, name: str, array: np.ndarray) -> dict:
+    """What files say of an array of the case beside its numbers: {shape, dtype, axes, formula, made_from, aliases}."""
+    entry = CATALOGUE[name]
+    return {
+        "shape": list(array.shape),
+        "dtype": array.dtype.name,
+        "axes": list(axes(name, case["dims"])[-array.ndim :]),
+        "formula": entry.formula,
+        "made_from": [source for source in entry.made_from if source in case["shapes"]],
+        "aliases": entry.aliases,
+    }
+
+
 def write_stage(folder: Path, stage: str, case: dict, arrays: dict[str, np.ndarray]) -> None:
     """Write one case's `arrays` of a stage to `folder`, with a stage.json that explains them. Raises ValueError if they are not its own."""
     if wrong := objection(case, stage, arrays):
@@ -167,16 +180,7 @@ def write_stage(folder: Path, stage: str, case: dict, arrays: dict[str, np.ndarr
     described = {}
     for name, array in arrays.items():
         write_array(folder / f"{name}.npy", array)
-        entry = CATALOGUE[name]
-        described[name] = {
-            "shape": list(array.shape),
-            "dtype": array.dtype.name,
-            "axes": list(axes(name, case["dims"])[-array.ndim :]),
-            "formula": entry.formula,
-            "made_from": [source for source in entry.made_from if source in case["shapes"]],
-            "aliases": entry.aliases,
-            **({"values": values(array)} if array.size <= SHOWN else {}),
-        }
+        described[name] = describe(case, name, array) | ({"values": values(array)} if array.size <= SHOWN else {})
     if arrays:
         write_json(
             folder / "stage.json", {"format": FORMAT, "suite": case["suite"], "case": case["name"], "stage": stage, "arrays": described}

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from worked_attention.files.artifacts import write_bytes, write_json, write_text
-from worked_attention.stages.catalogue import CATALOGUE, axes
+from worked_attention.files.artifacts import describe, write_bytes, write_json, write_text
 from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.projections import latest
 
@@ -84,10 +83,7 @@ def write_plain(root: Path, case: dict, arrays: dict[str, np.ndarray]) -> dict:
             write_bytes(root / path, lambda file, data=data: file.write(data))
             described[name] = {
                 "stage": stage,
-                "shape": list(arrays[name].shape),
-                "dtype": arrays[name].dtype.name,
-                "axes": list(axes(name, case["dims"])[-arrays[name].ndim :]),
-                "formula": CATALOGUE[name].formula,
+                **describe(case, name, arrays[name]),
                 "file": path.as_posix(),
                 "sha256": hashlib.sha256(data).hexdigest(),
             }
