@@ -1,5 +1,6 @@
 """Parts of a case: one sequence, some of its queries, one head of these, and so on; in slices a case needs little memory."""
 
+from functools import cache
 from typing import Self
 
 import numpy as np
@@ -15,7 +16,7 @@ def blocks(rows: int, step: int) -> list[slice]:
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
-def place(axes: list[str], shape: tuple[int, ...], group: int, where: dict[str, int | slice]) -> tuple[int | slice, ...]:
+def place(axes: tuple[str, ...], shape: tuple[int, ...], group: int, where: dict[str, int | slice]) -> tuple[int | slice, ...]:
     """The index of a part in an array of this `shape`, whose `axes` are told from the right; an axis of length 1 stands for all.
 
     where: sequence `b`, query head `h`, queries `rows`, as far as there is a cut through them. `group` query heads share a key head.
@@ -31,9 +32,10 @@ def place(axes: list[str], shape: tuple[int, ...], group: int, where: dict[str, 
     return tuple(index)
 
 
-def axes(name: str, gone: tuple[str, ...] = ()) -> list[str]:
+@cache
+def axes(name: str, gone: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The axes of array `name`, the batch among them, without those that are `gone`."""
-    return [axis for axis in ("B" if axis == "..." else axis for axis in CATALOGUE[name].axes) if axis not in gone]
+    return tuple(axis for axis in ("B" if axis == "..." else axis for axis in CATALOGUE[name].axes) if axis not in gone)
 
 
 class Part:
