@@ -12,8 +12,8 @@ from worked_attention.cases.suites import load_suite
 from worked_attention.referee.chain import STAGE, Arrays
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import judge_case
-from worked_attention.referee.mistakes.entry import Mistake
-from worked_attention.referee.mistakes.library import LIBRARY
+from worked_attention.referee.mistakes.entry import Mistake, Numbered
+from worked_attention.referee.mistakes.library import KINDS, LIBRARY, NUMBERED
 from worked_attention.referee.power import by_mistake
 from worked_attention.stages.catalogue import STAGES
 from worked_attention.stages.precision import bfloat16
@@ -63,7 +63,8 @@ def trials(mistake: Mistake) -> Iterator[tuple[str, dict]]:
 
 
 def test_the_library_is_complete():
-    assert len(LIBRARY) >= 45
+    assert {mistake.kind for mistake in [*LIBRARY.values(), *NUMBERED.values()]} == set(KINDS)
+    assert all("{}" in family.sentence and family.remedy.endswith(".") for family in NUMBERED.values())
     assert {mistake.stage for mistake in LIBRARY.values()} == set(STAGES[1:])
     assert len({mistake.sentence for mistake in LIBRARY.values()}) == len(LIBRARY)
     assert all(mistake.sentence and mistake.remedy.endswith(".") for mistake in LIBRARY.values())
@@ -80,6 +81,13 @@ def test_is_found_at_its_stage_and_named(mistake: Mistake):
     ending = ", or " if found["diagnosis"]["also"] else " (within "
     assert found["diagnosis"]["sentence"].startswith(f"what you sent equals: {mistake.sentence}{ending}")
     assert found["verdict"] == "wrong" and found["worst"]["array"] in CASES[key]["arrays"][mistake.stage]
+
+
+@quiet
+@pytest.mark.parametrize("family", NUMBERED.values(), ids=NUMBERED)
+def test_one_with_a_number_is_named_with_its_number(family: Numbered):
+    made = ((key, mistake, by_mistake(case, right(key), mistake)) for key, case in CASES.items() for mistake in family.mistakes(case))
+    assert any(sent is not None and names(verdict(key, sent)) == [mistake.name] for key, mistake, sent in made)
 
 
 @quiet
