@@ -1,0 +1,51 @@
+"""Typical errors of the scores: product, scale, softcap, bias and mask."""
+
+import numpy as np
+
+from worked_attention.referee.bounds.rounding import PRESCALED, last_name
+from worked_attention.referee.bounds.scores import added
+from worked_attention.referee.typical.rounding import Spread, finite, product, rounding
+from worked_attention.stages.scores import repeat_heads
+
+
+def latest(of: Spread, name: str) -> tuple[np.ndarray | None, np.ndarray]:
+    """(variance, centre) of the last form of queries, keys or values, repeated for the query heads; None where it is known exactly."""
+    last, heads = last_name(of.centre, name), of.case["heads"]
+    variance = of.variance.get(last)
+    return None if variance is None else repeat_heads(variance, heads), repeat_heads(of.centre[last], heads)
+
+
+def turn(x: np.ndarray | None) -> np.ndarray | None:
+    """The last two axes swapped; None stays None."""
+    return None if x is None else np.swapaxes(x, -1, -2)
+
+
+def stage(of: Spread) -> None:
+    """Scale: the factor and the result are rounded; where Q and K are scaled before, they and the root of the factor are, too.
+    Softcap c tanh(x/c): slope 1 - tanh^2; x/c, the tangent and the product are rounded. Bias: its n terms and the score are added one
+    after the other; of ALiBi also slope and product are rounded. Mask: what is blocked becomes the fill, exactly."""
+    case, a = of.case, of.centre
+    last = "scaled"
+    if "scaled" not in case["arrays"]["parameters"]:
+        (vq, q), (vk, k) = latest(of, "q"), latest(of, "k")
+        of.settle("qk", product(vq, q, turn(vk), turn(k), of.u))
+        found = of.of("qk")
+        if PRESCALED in of.kept:
+            found = found + 4 * rounding(1.0, of.unit(PRESCALED)) * ((q * q) @ turn(k * k))
+        of.settle("scaled", case["scale_factor"] ** 2 * found, 3)
+    if case["softcap"]:
+        slope = 1 - (a["capped"] / case["softcap"]) ** 2
+        of.settle("capped", slope**2 * (of.of("scaled") + of.rounding("capped", a["scaled"])), 2)
+        last = "capped"
+    found = of.of(last)
+    if "bias" in a:
+        _, spread, n = added(of)
+        own = (n - 1 + 2 * bool(case["alibi"])) * of.rounding("bias", spread)
+        if n > 1 or case["alibi"]:
+            of.settle("bias", np.broadcast_to(own, a["bias"].shape))
+        else:
+            of.variance["bias"] = None
+        found = found + own + n * of.rounding("masked", np.abs(finite(a[last])) + spread)
+    if "keep" in a:
+        found = np.where(a["keep"], found, 0.0)
+    of.settle("masked", found, 0)
