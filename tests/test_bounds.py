@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from strategies import raw_cases, resolved
 from threadpoolctl import threadpool_limits
 
-from worked_attention.referee.bounds.contracts import CONTRACTS, contract, gates, roundoffs, strictest, within
+from worked_attention.referee.arithmetics import strictest
+from worked_attention.referee.bounds.contracts import CONTRACTS, contract, gates, roundoffs, within
 from worked_attention.referee.bounds.rounding import UNIT
 from worked_attention.referee.bounds.whole import bounds, centres, stage_bounds
 from worked_attention.referee.truth.whole import stage_truth, truth

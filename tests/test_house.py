@@ -244,7 +244,7 @@ def test_examples_of_the_guide_load(example: str, tmp_path: Path):
 def test_shipped_config_says_every_default():
     schema = Document(ROOT / "workflow" / "scripts" / "worked_attention" / "schemas" / "config.schema.yaml", "config").data
     path = ROOT / "config" / "config.yaml"
-    assert set(Document(path, "config").data) == set(schema["properties"]) - {"archive", "keep_going", "submission"}
+    assert set(Document(path, "config").data) == set(schema["properties"]) - {"archive", "keep_going", "submission", "contract"}
     config = load_config(path, {})
     for key, (rule, _) in TABLES["walk"](schema):
         value = config

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, run
 
+from worked_attention.cases.resolve import resolve
 from worked_attention.cases.suites import load_config, load_suites
 from worked_attention.referee import running, submissions
 from worked_attention.referee.diagnosis import Diagnoser
@@ -62,7 +63,8 @@ def test_products_in_float32_of_arrays_in_float64():
     """The arrays are rounded on their way into each product, and what comes out is kept in float64."""
     for case in [case for case in CASES if case["suite"] in ("handworked", "heads", "cache") and case["dtype"] == "float64"]:
         given, sent = own({**case, "precision": {"accumulate": "float32", "softmax": "float64"}})
-        assert judge_case(case, given, sent)["contract"] == "float32", case["name"]
+        contract = judge_case(case, given, sent)["contract"]
+        assert "float32" in contract and "16" not in contract, (case["name"], contract)
 
 
 @quiet
@@ -88,6 +90,8 @@ def test_what_is_only_saved_in_half_keeps_the_fill_of_its_arithmetic(case: dict)
 
 # What is right is right
 
+OPEN = ("add_1e9", "add_1e9_float32", "overflow")  # float32 loses scores beside 1e9, and a float16 score overflows: nothing can be told
+
 
 @quiet
 @pytest.mark.parametrize("dtype", [None, "float64", "float32"])
@@ -96,8 +100,11 @@ def test_no_false_alarm(suite: str, dtype: str | None):
     for case in [case for case in CASES if case["suite"] == suite]:
         given, sent = own(case, dtype)
         names = list(sent)
-        for part in (names, names[::2], names[1::3], ["output"] * ("output" in sent)):
+        for part in filter(None, (names, names[::2], names[1::3], ["output"] * ("output" in sent))):
             found = judge_case(case, given, {name: sent[name] for name in part})
+            if case["name"] in OPEN and dtype != "float64":
+                assert found["verdict"] in ("right", "undecided"), (case["name"], part, found)
+                continue
             assert found["verdict"] == "right", (case["name"], part, found)
             if dtype == "float64":
                 assert found["contract"] == "float64"
@@ -113,6 +120,117 @@ def test_contracts():
     assert judge_case(case, given, half)["contract"].endswith("(float16)")
     rough = {name: array.astype(np.float16).astype(np.float64) for name, array in sent.items()}
     assert judge_case(case, given, rough)["verdict"] == "wrong"  # says float64 and is not
+
+
+# No empty "right"
+
+
+def made_case(raw: dict) -> tuple[dict, dict]:
+    """(resolved case, its parameters) of a case as a suite would say it."""
+    said = []
+    case = resolve(raw, "made", "case", Path(), {"max_array_mb": 100}, lambda where, message: said.append((where, message)))
+    assert case is not None, said
+    return case, parameters.stage(case, Path())
+
+
+def of_length(tokens: int, dtype: str = "float64", **more) -> tuple[dict, dict]:
+    """A case of two heads that begins at x, with normal parameters; d_model is 16."""
+    shapes = ("x", "w_q", "w_k", "w_v", "w_o")
+    normal = {name: {"normal": {"seed": i, "std": 1.0 if name == "x" else 0.3}} for i, name in enumerate(shapes)}
+    return made_case({"dtype": dtype, "heads": 2, "sizes": {"Lq": tokens, "d_model": 16}, "parameters": normal, **more})
+
+
+@quiet
+@pytest.mark.parametrize("tokens", [8, 200])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_does_not_accept_anything(tokens: int, dtype: str):
+    """The certified bound of a whole chain in bfloat16 is 78 times the output at 8 tokens, and infinite at 200."""
+    case, given = of_length(tokens)
+    right = own(case, "float64")[1]["output"]
+    spoiled = [0 * right, 1.5 * right, -right, np.roll(right, 1, axis=0), np.full(right.shape, right.mean()), np.full(right.shape, 7.0)]
+    for output in [*spoiled, np.random.Generator(np.random.Philox(1)).standard_normal(right.shape)]:
+        found = judge_case(case, given, {"output": output.astype(dtype)})
+        assert found["verdict"] == "wrong" and found["evidence"] in ("typical", "certified"), found
+    honest = judge_case(case, given, {"output": right.astype(dtype)})
+    assert honest["verdict"] == "right" and honest["evidence"] == ("certified" if (tokens, dtype) == (8, "float16") else "typical")
+    assert honest["contract"] == f"float32 accumulation ({dtype})"
+
+
+@quiet
+def test_each_array_is_held_to_the_dtype_that_it_shows():
+    """A right qk in bfloat16 beside a float64 output that is 15 % off, or 1 %; an output made from that qk as it was sent is right."""
+    case, given = of_length(8)
+    sent = own(case, "float64")[1]
+    qk = {"qk": sent["qk"].astype(bfloat16)}
+    for factor in (1.15, 1.01):
+        found = judge_case(case, given, qk | {"output": factor * sent["output"]})
+        assert found["verdict"] == "wrong" and found["evidence"] == "certified" and found["stages"]["scores"] == "right", found
+    contract = judge_case(case, given, qk | {"output": sent["output"]})["contract"]
+    assert contract == "float32 accumulation (bfloat16) until scores, float64 from outputs"
+    made = given | {"v_heads": sent["v_heads"], "masked": qk["qk"].astype(np.float64) * case["scale_factor"]}
+    for stage in (weights, contexts, outputs):
+        made |= stage.stage(case, made)
+    assert judge_case(case, given, qk | {"output": made["output"]})["verdict"] == "right"
+
+
+@quiet
+def test_a_stage_that_holds_in_float32_only_is_told():
+    case, given = of_length(8)
+    sent = own(case, "float64")[1]
+    sent["contexts"] = sent["contexts"].astype(np.float32).astype(np.float64)
+    sent["concat"] = contexts.merge_heads(sent["contexts"])
+    sent["output"] = outputs.stage(case, given | sent)["output"]
+    found = judge_case(case, given, sent)
+    assert found["contract"] == "float64 until weights, float32 in contexts, float64 from outputs"
+    sent["output"] = sent["output"].astype(np.float32)
+    assert judge_case(case, given, sent)["contract"] == "float64 until weights, float32 from contexts"
+    off = sent | {"output": sent["output"] + np.float32(1e-3)}
+    assert judge_case(case, given, off)["first_wrong_stage"] == "outputs"
+
+
+@quiet
+@pytest.mark.parametrize("asked", ["float64", "float32", "bfloat16"])
+def test_a_contract_that_is_asked_for(asked: str):
+    """Every dtype of the same right output, held to one: less is wrong."""
+    case, given = of_length(8)
+    output = own(case, "float64")[1]["output"]
+    units = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+    for dtype, unit in units.items():
+        found = judge_case(case, given, {"output": output.astype(dtype)}, contract=asked)
+        assert found["verdict"] == ("right" if unit <= units[asked] else "wrong"), (dtype, found)
+
+
+@quiet
+def test_a_tie_is_decided_by_what_was_sent():
+    """The bound of a hardmax that a rounding could turn is 1, and said nothing."""
+    case = SUITES["softmax"]["cases"]["hardmax_tie"]
+    given, sent = own(case)
+    assert judge_case(case, given, sent)["verdict"] == "right"
+    output = sent["output"]
+    for spoiled in (0 * output, 1.5 * output, -output):
+        assert judge_case(case, given, {"output": spoiled})["verdict"] in ("undecided", "wrong")
+
+
+@quiet
+@pytest.mark.parametrize(("dtype", "large"), [("float16", 200.0), ("float32", 1e20), ("bfloat16", 1e20)])
+def test_an_overflowing_row_frees_nothing(dtype: str, large: float):
+    """Row 0 overflows: 123 there is not right, nor is NaN; a wrong row 1 is wrong."""
+    keys = [[large, large], [large, 0.99 * large]] if dtype == "float16" else [[large, large], [0.5, 1.0]]
+    heads = {"q_heads": [[[large, large], [1.0, 0.5]]], "k_heads": [keys], "v_heads": [[[1, 0], [0, 1]]]}
+    case, given = made_case({"dtype": dtype, "heads": 1, "sizes": {"Lq": 2, "Lk": 2, "d_k": 2, "d_v": 2}, "parameters": heads})
+    right = own({**case, "dtype": "float64"}, "float64")[1]["output"]
+    for row, bad in ((0, [123.0, -7.0]), (0, [np.nan, np.nan]), (1, [123.0, -7.0]), (1, [np.nan, np.nan])):
+        sent = right.copy()
+        sent[row] = bad
+        found = judge_case(case, given, {"output": sent.astype(dtype)})
+        assert found["verdict"] != "right", (row, bad, found)
+        if row == 1:
+            assert found["verdict"] == "wrong", (bad, found)
+    assert judge_case(case, given, {"output": right.astype(dtype)})["verdict"] == "right"
+
+
+def test_nothing_sent_is_not_right():
+    assert judge_case(ONE, parameters.stage(ONE, FOLDER), {})["verdict"] == "not sent"
 
 
 # What is wrong is placed
@@ -277,17 +395,17 @@ def test_dtypes(tmp_path: Path, dtype: str):
         pytest.skip("no such floats here")
     wanted = GOOD > 4 if dtype == "|b1" else GOOD
     np.save(tmp_path / "a.npy", np.asfortranarray(wanted.astype(dtype)))
-    array = read_file(tmp_path / "a.npy", GOOD.shape)
+    array, _ = read_file(tmp_path / "a.npy", GOOD.shape)
     assert np.array_equal(array, wanted) and array.dtype.kind == "f" and array.dtype.isnative
 
 
 def test_bfloat16_and_json_and_booleans(tmp_path: Path):
     np.save(tmp_path / "a.npy", GOOD.astype(bfloat16))
-    assert read_file(tmp_path / "a.npy", GOOD.shape).dtype == bfloat16
+    assert read_file(tmp_path / "a.npy", GOOD.shape)[0].dtype == bfloat16
     (tmp_path / "a.json").write_text('[[1, 0.1, "NaN"], ["Infinity", "-Infinity", -0.0]]')
-    assert np.array_equal(read_file(tmp_path / "a.json", (2, 3)), [[1, 0.1, np.nan], [np.inf, -np.inf, 0]], equal_nan=True)
+    assert np.array_equal(read_file(tmp_path / "a.json", (2, 3))[0], [[1, 0.1, np.nan], [np.inf, -np.inf, 0]], equal_nan=True)
     (tmp_path / "b.json").write_text("[[true, 0], [1, false]]")
-    assert np.array_equal(read_file(tmp_path / "b.json", (2, 2), boolean=True), [[True, False], [True, False]])
+    assert np.array_equal(read_file(tmp_path / "b.json", (2, 2), boolean=True)[0], [[True, False], [True, False]])
     with pytest.raises(Unreadable, match="should be boolean"):
         read_file(tmp_path / "a.json", (2, 3), boolean=True)
 
@@ -540,7 +658,8 @@ def test_bfloat16_tensors(tmp_path: Path):
         "def contexts(case, arrays):\n    return {'contexts': torch.tensor(arrays['weights']).double() @ torch.tensor(arrays['v_heads'])}\n"
     )
     case = python(tmp_path, text)["handworked/two_heads"]
-    assert case["verdict"] == "right" and case["contract"].endswith("(bfloat16)"), case
+    assert case["verdict"] == "right"
+    assert case["contract"] == "float32 accumulation (bfloat16) until weights, float64 from contexts"  # each as it shows itself
 
 
 @pytest.mark.parametrize(
@@ -765,6 +884,60 @@ def test_a_workflow_runs_and_judges_where_packages_of_its_names_are_installed(pr
         done = run(project, *targets, *config, env={"PYTHONPATH": str(tmp_path / "installed")})
         assert done.returncode == 0, done.stderr
     assert read(project, tmp_path / "mine.py")["handworked/two_heads"]["verdict"] == "right"
+
+
+# Printed numbers
+
+
+def printed(array: np.ndarray, digits: int) -> list:
+    """Nested lists of text with so many decimals."""
+    return [printed(row, digits) for row in array] if array.ndim else f"{array:.{digits}f}"
+
+
+def answers(folder: Path, **arrays: object) -> dict:
+    """The verdict on JSON files of the hand-worked case."""
+    target = folder / "mine" / "handworked" / "two_heads"
+    target.mkdir(parents=True, exist_ok=True)
+    for name, array in arrays.items():
+        (target / f"{name}.json").write_text(json.dumps(array), "utf-8")
+    return judged(folder / "mine")["cases"]["handworked/two_heads"]
+
+
+def test_numbers_rounded_to_their_decimals_are_right(tmp_path: Path):
+    """A hand calculation at four decimals: from full precision, and from the printed weights; in full they would be wrong."""
+    made = compute(ONE)
+    weights_, concat = printed(made["weights"], 4), made["concat"]
+    found = answers(tmp_path / "full", weights=weights_, output=printed(made["output"], 4))
+    assert (found["verdict"], found["contract"]) == ("right", "numbers rounded to 4 decimals")
+    by_hand = np.array(weights_, dtype=float) @ made["v_heads"]
+    output = contexts.merge_heads(by_hand) @ parameters.stage(ONE, FOLDER)["w_o"].T + parameters.stage(ONE, FOLDER)["b_o"]
+    assert np.abs(by_hand - made["contexts"]).max() > 5e-6 and concat.shape == (3, 4)
+    assert answers(tmp_path / "hand", weights=weights_, output=printed(output, 4))["verdict"] == "right"
+    assert answers(tmp_path / "digits", weights={"digits": 4, "values": np.round(made["weights"], 4).tolist()})["verdict"] == "right"
+    assert answers(tmp_path / "floats", weights=np.round(made["weights"], 4).tolist())["verdict"] == "wrong"
+
+
+def test_a_digit_that_is_wrong_is_wrong(tmp_path: Path):
+    weights_ = printed(compute(ONE)["weights"], 4)
+    weights_[1][2][0] = f"{float(weights_[1][2][0]) + 0.0002:.4f}"
+    found = answers(tmp_path, weights=weights_)
+    assert found["first_wrong_stage"] == "between parameters and weights" and found["worst"]["index"] == [1, 2, 0]
+    assert found["worst"]["bound"] == pytest.approx(5e-5, rel=1e-3)
+
+
+def test_what_is_left_open_is_not_judged(tmp_path: Path):
+    made = compute(ONE)
+    row = printed(made["weights"], 4)
+    row[0], row[1][1], row[1][2][0] = None, None, None
+    found = answers(tmp_path / "right", weights=row, output=made["output"].tolist())
+    assert found["verdict"] == "right" and found["contract"] == "numbers rounded to 4 decimals until weights, float64 from outputs"
+    row[1][0][2] = "0.9999"
+    found = answers(tmp_path / "wrong", weights=row)
+    assert found["verdict"] == "wrong" and found["worst"]["index"] == [1, 0, 2] and found["worst"]["got"] == 0.9999
+    for spoiled in (["0.0000"] * 3, ["0.3333"] * 3):
+        row[1][0] = spoiled
+        assert answers(tmp_path / "spoiled", weights=row)["verdict"] == "wrong"
+    assert answers(tmp_path / "none", weights=None)["problems"] == ["weights.json: holds null only"]
 
 
 # The command

@@ -18,6 +18,7 @@ rule judge:
         "../../envs/attention.yaml"
     params:
         submission=plan.config["submission"],
+        contract=plan.config["contract"],
         suites=list(plan.suites),
         limits=plan.config["limits"],
         keep_going=plan.config["keep_going"],

@@ -11,11 +11,13 @@ from worked_attention.cases.chosen import Chosen, chosen
 from worked_attention.cases.strict_yaml import Problems
 from worked_attention.cases.words import printable
 from worked_attention.files.artifacts import write_json, write_text
-from worked_attention.referee.outcome import ALLOWABLE, CONTRACTS, WORDS, annotations, junit, objection
+from worked_attention.referee.judge import ANY
+from worked_attention.referee.outcome import ALLOWABLE, WORDS, annotations, junit, objection
 from worked_attention.referee.report import judge_all, table
 from worked_attention.referee.submissions import Submission, Unreadable
 from worked_attention.stages import parameters
 from worked_attention.stages.catalogue import CATALOGUE
+from worked_attention.stages.dtypes import DTYPES
 from worked_attention.stages.whole import from_parameters
 
 SHOWN = 64  # elements of the arrays that `show` prints
@@ -67,7 +69,7 @@ def allowed(_context: click.Context, _option: click.Parameter, value: str) -> tu
 @click.argument("path", type=click.Path(path_type=Path))
 @suites_option
 @cases_option
-@click.option("--contract", type=click.Choice(list(CONTRACTS)), help="Right only in this arithmetic, or in a finer one.")
+@click.option("--contract", type=click.Choice([ANY, *DTYPES]), default=ANY, help="Right only in this arithmetic, or in a finer one.")
 @click.option(
     "--allow", default="", callback=allowed, metavar="WORDS", help=f"Verdicts that are no fault, with commas: {', '.join(ALLOWABLE)}."
 )

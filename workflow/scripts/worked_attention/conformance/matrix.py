@@ -9,6 +9,7 @@ from worked_attention.references.registry import LIBRARIES, packages
 LOOKS = {  # colour and sign of each verdict
     "pass": ("#b7dfb9", "✓"),
     "convention": ("#f6e3a1", "c"),
+    "undecided": ("#d9d2e9", "?"),
     "unsupported": ("#eeeeee", "–"),
     "fail": ("#e8968c", "✗"),
     "not installed": ("#ffffff", ""),

@@ -2,8 +2,13 @@
 
 import numpy as np
 
-from worked_attention.referee.bounds.contracts import strictest
+from worked_attention.referee.bounds.contracts import CONTRACTS, contract
+from worked_attention.referee.bounds.rounding import UNIT, finish
+from worked_attention.referee.bounds.whole import bounds, centres
 from worked_attention.referee.compare import compare_case, gates_of
+from worked_attention.referee.evidence import source_of, weigh
+from worked_attention.referee.typical.rounding import finite, rounding
+from worked_attention.referee.typical.whole import deviations
 from worked_attention.stages.dtypes import HALF, usual_precision
 from worked_attention.stages.projections import latest
 from worked_attention.stages.scores import repeat_heads
@@ -59,7 +64,7 @@ def compared(ours: Ours, theirs: Arrays, convention: str | None) -> dict:
     contract = arithmetic(ours.case, theirs)
     case, arrays, allowed = ours.under(contract)
     result = compare_case(arrays, theirs, allowed)
-    if result["verdict"] == "fail" and convention:
+    if result["verdict"] != "pass" and convention:
         _, other, allowed = ours.under(contract, convention)
         if compare_case(other, theirs, allowed)["verdict"] == "pass":
             result |= {"verdict": "convention", "reason": f"follows {convention}", "first_divergence": None}
@@ -68,6 +73,30 @@ def compared(ours: Ours, theirs: Arrays, convention: str | None) -> dict:
         contract = strictest(case, arrays, shown) or "none"
     row = empty_row(ours.arrays, theirs)
     return {**result, "contract": contract} | ({"empty_row": row} if row else {})
+
+
+def strictest(case: dict, arrays: Arrays, theirs: Arrays) -> str | None:
+    """The first contract in which all of `theirs` are right, arrays of a float16 or bfloat16 case by name; None if there is none.
+
+    arrays: the parameters of the case at least. An array that is shown in half precision may have been rounded to be shown, whatever
+    the contract says of the one that was used.
+    """
+    exact = centres(case, arrays)
+    own = bounds(case, exact, UNIT["float64"])
+    for name in CONTRACTS:
+        kept = contract(name, case["dtype"])
+        allowed, spread = bounds(case, exact, UNIT["float32"], kept), deviations(case, exact, UNIT["float32"], kept)
+
+        def is_right(key: str, value: np.ndarray) -> bool:
+            shown = UNIT.get(value.dtype.name, 0.0)
+            error = finish(exact[key], allowed[key], float(shown > UNIT["float32"]), shown) + own[key]  # noqa: B023
+            sigma = np.sqrt(spread[key] ** 2 + rounding(finite(exact[key]), shown))  # noqa: B023
+            found = weigh(value.astype(np.float64), exact[key], error, lambda: sigma, case["dtype"], source_of(key, exact))
+            return found.word == "right"
+
+        if all(is_right(key, value) for key, value in theirs.items() if value.dtype != bool):
+            return name
+    return None
 
 
 def empty_row(ours: Arrays, theirs: Arrays) -> str | None:

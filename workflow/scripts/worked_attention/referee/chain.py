@@ -50,8 +50,8 @@ def fill(case: dict, stage: str, before: Arrays, given: Arrays) -> Arrays:
                 made |= after(step, case, before, heads_at(step, before | made)) | own
         return made
     made = STAGE[stage](case, before)
-    if stage == "scores" and "scaled" in own:
-        made |= STAGE[stage](case, before | {"scaled": own["scaled"]})
+    if stage == "scores" and {"qk", "scaled"} & set(own):
+        made |= STAGE[stage](case, before | {"scaled": own["scaled"] if "scaled" in own else own["qk"] * case["scale_factor"]})
     made |= own
     if stage == "weights" and "dropped" in made and "weights" in own and "dropped" not in own:
         made["dropped"] = weights.dropout(own["weights"], before["dropout_keep"], case["dropout"])

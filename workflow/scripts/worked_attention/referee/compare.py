@@ -1,12 +1,22 @@
 """Two results held against each other, and printed numbers against exact ones."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 
 import numpy as np
 
 from worked_attention.referee.bounds.contracts import gates as certified
+from worked_attention.referee.bounds.contracts import roundoffs
+from worked_attention.referee.bounds.rounding import UNIT
+from worked_attention.referee.bounds.whole import bounds, centres
+from worked_attention.referee.evidence import coarsest, source_of, weigh
+from worked_attention.referee.typical.whole import deviations
 from worked_attention.stages.catalogue import CATALOGUE
+
+VERDICTS = {"right": "pass", "wrong": "fail", "undecided": "undecided"}
 
 
 def unit(array: np.ndarray) -> float:
@@ -15,43 +25,83 @@ def unit(array: np.ndarray) -> float:
     return 2 * float(np.spacing(half))
 
 
-def gates_of(case: dict, ours: dict[str, np.ndarray], gates: dict) -> dict[str, float | np.ndarray]:
-    """The largest differences that pass, by array: certified bounds element by element, or the absolute `gates` of the config.
+@dataclass(frozen=True)
+class Gate:
+    """What difference passes: by a bound, one for all elements or one for each, and by typical deviations where that says too little.
 
-    Certified: ours and theirs each lie within a bound around the exact numbers, so they differ by the sum of both at most.
+    deviation: gives the standard deviation of each element; None where nothing is known of it. grain, source: see `evidence.weigh`.
+    """
+
+    bound: float | np.ndarray
+    deviation: Callable[[], np.ndarray] | None = None
+    grain: str = "float64"
+    source: float = 0.0
+
+
+def gates_of(case: dict, ours: dict[str, np.ndarray], gates: dict) -> dict[str, Gate]:
+    """What differences from a right implementation pass, by array: certified bounds element by element, or the `gates` of the config.
+
+    Certified: ours and theirs each lie within a bound around the exact numbers, so they differ by the sum of both at most. Ours keep to
+    the arithmetic that the case names; theirs may do all of it in the dtype of the case (float32 for the half precisions).
     Absolute: one number for float64 and float32 cases; for the half precisions `half_ulp` units of the array, or of one that it is
     made from, where terms have cancelled.
     """
+    u, kept = roundoffs(case)
     if gates["rule"] == "certified":
-        return certified(case, ours)
+        usual = max(u, min(kept, UNIT["float32"]))
+        return _gates(case, ours, certified(case, ours), [(u, kept), (usual, kept)])
     made = [name for stage in case["arrays"] if stage != "parameters" for name in case["arrays"][stage]]
     if case["dtype"] in gates:
-        return dict.fromkeys(made, gates[case["dtype"]])
+        return _gates(case, ours, dict.fromkeys(made, gates[case["dtype"]]), [])
     sources = {name: [source for source in (name, *CATALOGUE[name].made_from) if source in ours] for name in made}
-    return {name: gates["half_ulp"] * max(unit(ours[source]) for source in sources[name]) for name in made}
+    return _gates(case, ours, {name: gates["half_ulp"] * max(unit(ours[source]) for source in sources[name]) for name in made}, [])
 
 
-def compare_arrays(ours: np.ndarray, theirs: np.ndarray, gate: float | np.ndarray) -> dict:
-    """The largest absolute difference, the same in units in the last place of our largest element, the gate and the verdict.
+def own_gates(case: dict, ours: dict[str, np.ndarray]) -> dict[str, Gate]:
+    """How far ours may be from the exact numbers, by array, in the arithmetic that the case names."""
+    return _gates(case, ours, bounds(case, centres(case, ours), *roundoffs(case)), [roundoffs(case)])
 
-    ours, theirs: any shape; another shape fails. gate: one for all elements or one for each; the one told is that of the element
-    that comes nearest to it. NaN and infinity agree only with the same at the same place.
+
+def _gates(case: dict, ours: dict[str, np.ndarray], bound: dict, both: list[tuple[float, float]]) -> dict[str, Gate]:
+    """The gates with these bounds, and with the deviations of those who compute in unit roundoffs (u, u_kept) together."""
+
+    @cache
+    def deviation() -> dict[str, np.ndarray]:
+        exact = centres(case, ours)
+        found = [deviations(case, exact, u, kept) for u, kept in both]
+        return {name: np.sqrt(sum(each[name] ** 2 for each in found)) for name in found[0]}
+
+    grain = coarsest(*roundoffs(case))
+    return {
+        name: Gate(bound[name], (lambda name=name: deviation()[name]) if both else None, grain, source_of(name, ours)) for name in bound
+    }
+
+
+def compare_arrays(ours: np.ndarray, theirs: np.ndarray, gate: Gate) -> dict:
+    """The largest absolute difference, the same in units in the last place of our largest element, the gate, the evidence, the verdict.
+
+    ours, theirs: any shape; another shape fails. The gate told is that of the element that comes nearest to it. NaN and infinity agree
+    only with the same at the same place. `undecided`, with a reason, where the gate is too wide to tell right from wrong.
     """
+    bound = np.broadcast_to(np.asarray(gate.bound, dtype=np.float64), ours.shape)
     if ours.shape != theirs.shape:
         reason = f"shape {list(theirs.shape)}, ours {list(ours.shape)}"
-        return {"max_abs": None, "ulp": None, "gate": spelled(float(np.max(gate))), "verdict": "fail", "reason": reason}
-    allowed = np.broadcast_to(gate, ours.shape)
-    finite = np.isfinite(ours) & np.isfinite(theirs)
-    same = np.array_equal(ours[~finite], theirs[~finite], equal_nan=True) or bool(np.isinf(allowed[~finite]).all())
-    difference, allowed = np.abs(ours[finite].astype(np.float64) - theirs[finite].astype(np.float64)), allowed[finite]
-    largest = float(difference.max(initial=0.0))
-    told = float(allowed[np.argmax(difference - allowed)]) if difference.size else float(np.max(gate, initial=0.0))
-    passed = same and bool((difference <= allowed).all())
-    result = {"max_abs": largest, "ulp": largest / unit(ours), "gate": spelled(told), "verdict": "pass" if passed else "fail"}
-    return result if same else {**result, "reason": "NaN or infinity at other places"}
+        return {"max_abs": None, "ulp": None, "gate": spelled(float(bound.max(initial=0.0))), "verdict": "fail", "reason": reason}
+    wide, other = ours.astype(np.float64), theirs.astype(np.float64)
+    deviation = gate.deviation or (lambda: np.full(ours.shape, np.inf))
+    found = weigh(other, wide, bound, deviation, gate.grain, gate.source)
+    finite = np.isfinite(wide) & np.isfinite(other)
+    largest = float(np.abs(wide[finite] - other[finite]).max(initial=0.0))
+    result = {"max_abs": largest, "ulp": largest / unit(ours), "gate": spelled(found.limit), "evidence": found.evidence}
+    result["verdict"] = VERDICTS[found.word]
+    if found.word == "wrong" and not np.array_equal(wide[~finite], other[~finite], equal_nan=True):
+        result["reason"] = "NaN or infinity at other places"
+    if found.word == "undecided":
+        result["reason"] = f"may differ by {found.limit:.2g}, and goes up to {found.size:.2g}"
+    return result
 
 
-def compare_case(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], allowed: dict[str, float | np.ndarray]) -> dict:
+def compare_case(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], allowed: dict[str, Gate]) -> dict:
     """One reference on one case: {verdict, arrays, first_divergence}.
 
     ours: every computed array of the case by name. theirs: what the reference shows; `layout.name` is compared with our `name`.
@@ -68,10 +118,14 @@ def compare_case(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], all
 
 
 def verdict_on(arrays: dict[str, dict]) -> dict:
-    """{verdict, arrays, first_divergence} of compared arrays, which stand in the order of the stages."""
+    """{verdict, arrays, first_divergence} of compared arrays, which stand in the order of the stages; where nothing fails and something
+    is undecided, that is the verdict, and `reason` names it."""
     wrong = [key for key, result in arrays.items() if result["verdict"] == "fail"]
     first = {"stage": CATALOGUE[wrong[0].split(".")[-1]].stage, "array": wrong[0]} if wrong else None
-    return {"verdict": "fail" if wrong else "pass", "arrays": arrays, "first_divergence": first}
+    unsure = next((key for key, result in arrays.items() if result["verdict"] == "undecided"), None)
+    if wrong or not unsure:
+        return {"verdict": "fail" if wrong else "pass", "arrays": arrays, "first_divergence": first}
+    return {"verdict": "undecided", "reason": f"{unsure} {arrays[unsure]['reason']}", "arrays": arrays, "first_divergence": None}
 
 
 def spelled(number: float) -> float | str:

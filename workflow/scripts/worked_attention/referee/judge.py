@@ -5,7 +5,9 @@ a certified bound; so a stage is blamed for what it does itself, not for what it
 for them, computed from the last ones that were sent; then the bound covers the stages in between, and so does the blame.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -15,6 +17,9 @@ from worked_attention.referee.bounds.whole import BOUNDS
 from worked_attention.referee.chain import STAGE, Arrays, fill
 from worked_attention.referee.compare import spelled
 from worked_attention.referee.diagnosis import BESIDE, Diagnoser
+from worked_attention.referee.evidence import Finding, coarsest, source_of, weigh
+from worked_attention.referee.typical.rounding import Spread, finite, rounding
+from worked_attention.referee.typical.whole import TYPICAL
 from worked_attention.stages.catalogue import CATALOGUE, STAGES
 from worked_attention.stages.dtypes import HALF
 from worked_attention.stages.masks import fill_value
@@ -22,35 +27,57 @@ from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.projections import latest
 
 OURS = UNIT["float64"]
+ANY = "any"  # contract: that of the dtype which each array shows
 COMPUTED = STAGES[1:]
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """A contract by name: unit roundoff of sums, unit roundoff of the arrays that are kept in fewer bits, dtype of the parameters."""
+    """A contract by name: unit roundoff of sums, unit roundoff of the arrays that are kept in fewer bits, the dtype that arrays are in,
+    and whether the parameters were rounded to it before anything else."""
 
     name: str
     u: float
     kept: dict[str, float]
     dtype: str
+    rounded: bool = False
+    printed: bool = False  # whether arrays are numbers printed to some decimals, and rounded by that
+
+    @property
+    def half(self) -> bool:
+        """Whether arrays are kept in a half precision."""
+        return self.dtype in HALF
 
 
-def arithmetics(case: dict, given: Arrays) -> list[Arithmetic]:
-    """The contracts to try, the strictest first, none stricter than what was sent; half precisions if that or the case has one."""
-    shown = {array.dtype.name for array in given.values()}
-    found = []
-    if not shown & {"float16", "bfloat16"}:
-        found = [Arithmetic("float64", OURS, {}, "float64")] * ("float32" not in shown)
-        products = OUTER | {"qk"} if "float64" in shown else ()  # arrays in float64 are rounded on their way into a product
+def halves(dtype: str) -> list[Arithmetic]:
+    """The contracts of a half precision, the strictest first; each from parameters that are rounded first, and from those as they are."""
+    found = [(f"{name} ({dtype})", UNIT["float32"], contract(name, dtype)) for name in CONTRACTS]
+    found.append((dtype, UNIT[dtype], dict.fromkeys((*CATALOGUE, PRESCALED), UNIT[dtype])))
+    return [Arithmetic(name, u, kept, dtype, rounded) for name, u, kept in found for rounded in (True, False)]
+
+
+def arithmetics(case: dict, shown: str, given: Arrays, asked: str) -> list[Arithmetic]:
+    """The contracts to try for an array of the dtype `shown`, the strictest first, and none that is stricter than this dtype.
+
+    An array in half precision may be made in any contract of it, one in float64 also in float32; only what the case itself asks for is
+    allowed besides. given: everything that was sent. asked: the dtype of a contract that is asked for, then nothing
+    coarser is tried; or ANY.
+    """
+    if shown in HALF:
+        found = halves(shown)
+    else:
+        found = [Arithmetic("float64", OURS, {}, "float64")] * (shown != "float32")
+        mixed = any(array.dtype == np.float64 for array in given.values())
+        products = OUTER | {"qk"} if mixed else ()  # arrays in float64 are rounded on their way into a product
         found.append(Arithmetic("float32", UNIT["float32"], dict.fromkeys(products, OURS), "float32"))
-    dtypes = {case["dtype"], *shown}
-    for dtype in [dtype for dtype in HALF if dtype in dtypes]:
-        found += [Arithmetic(f"{name} ({dtype})", UNIT["float32"], contract(name, dtype), dtype) for name in CONTRACTS]
-        found.append(Arithmetic(dtype, UNIT[dtype], dict.fromkeys((*CATALOGUE, PRESCALED), UNIT[dtype]), dtype))
+        found += halves(case["dtype"]) if case["dtype"] in HALF else []
     u, kept = roundoffs(case)
     if u > UNIT["float32"] and u > kept:
         found.append(Arithmetic("as the case names it", u, dict.fromkeys(CATALOGUE, kept), case["dtype"]))
-    return found
+    if asked == ANY:
+        return found
+    found = [how for how in found if UNIT[how.dtype] <= UNIT[asked] and max([how.u, *how.kept.values()]) <= UNIT[asked]]
+    return found or [Arithmetic(asked, UNIT[asked], {}, asked)]
 
 
 def blocked_score(case: dict, given: Arrays, how: Arithmetic) -> float:
@@ -99,13 +126,14 @@ class Chain:
                 self.used |= fill(self.case, stage, before, fitting)
 
 
-def distances(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, sent: Arrays) -> dict[str, np.ndarray]:
-    """How far each array may be from the expected one in the arithmetic `how`, by name.
+def bounded(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, sent: Arrays, steps: Arrays) -> dict[str, np.ndarray]:
+    """How far each array may certainly be from the expected one in the arithmetic `how`, by name.
 
-    rounded: the same chain from parameters rounded to `how.dtype`. sent: what was sent, in its own dtypes.
+    rounded: the same chain from parameters rounded to `how.dtype`. sent: what was sent, in its own dtypes. steps: unit of the last printed
+    decimal of each element, of arrays that are printed numbers; such an array is off by half of it, and so is what it leads to.
     """
     of = Errors(case, dict(chain.parameters), how.u, how.kept)
-    allowed, lost = {}, False  # lost: a number that was not sent may have been too large for the format, and NaN may follow from it
+    allowed = {}
     for stage in COMPUTED:
         of.centre |= {name: chain.expected[name] for name in case["arrays"][stage] if name in chain.expected}
         with np.errstate(all="ignore"):
@@ -114,7 +142,7 @@ def distances(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, 
                 if chain.expected[name].dtype == bool:
                     allowed[name] = np.zeros(chain.expected[name].shape)
                     continue
-                shown = UNIT.get(sent[name].dtype.name, 0.0) if name in sent else 0.0
+                shown = _shown(sent, name, how)
                 error = of.of(name) * (1 + OURS / how.u)
                 error = finish(chain.expected[name], error, float(shown > how.u), shown) if shown > how.u else error
                 if rounded is not None:
@@ -122,29 +150,143 @@ def distances(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, 
                     error = error + np.where(np.isfinite(moved), moved, 0.0)
                 if name == "masked" and "keep" in chain.expected:
                     error = np.where(chain.expected["keep"], error, 0.0)  # what takes the place of a blocked score is not computed
-                allowed[name] = np.where(np.isfinite(sent[name]), error, np.inf) if lost and name in sent else error
+                allowed[name] = error + steps[name] / 2 if name in steps else error
         for name in case["arrays"][stage]:
-            lost = lost or (name not in sent and bool(np.isinf(allowed[name]).any()))
             of.centre[name] = chain.used[name]
             if name in chain.given:
                 of.bound[name] = None  # it is what the next stages get
                 if name in ("weights", "dropped"):
                     of.sums = 0.0
-                shown = UNIT.get(sent[name].dtype.name, 0.0)
-                if shown > UNIT["float32"]:  # it may have been rounded for us to see, and used as it was
-                    of.bound[name] = shown * np.abs(np.nan_to_num(chain.used[name], posinf=0.0, neginf=0.0))
-                    of.sums = of.sums if name not in ("weights", "dropped") else of.bound[name].sum(axis=-1, keepdims=True)
+                if how.half and _shown(sent, name, how):  # it may have been rounded for us to see, and used as it was
+                    of.bound[name] = _shown(sent, name, how) * np.abs(np.nan_to_num(chain.used[name], posinf=0.0, neginf=0.0))
+                if name in steps:
+                    of.bound[name] = steps[name] / 2
+                if name in ("weights", "dropped") and of.bound[name] is not None:
+                    of.sums = of.bound[name].sum(axis=-1, keepdims=True)
     return allowed
 
 
-def excess(got: np.ndarray, expected: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """How many times the error that is allowed each element is off: at most 1 where it is right, infinite where no error is allowed."""
-    with np.errstate(all="ignore"):
-        off = np.abs(got.astype(np.float64) - expected.astype(np.float64))
-        off = np.where(np.isnan(off), np.inf, off)
-        ratio = np.where(error > 0, off / error, np.where(off > 0, np.inf, 0.0))
-        same = (got == expected) | (np.isnan(got) & np.isnan(expected)) | np.isinf(error)
-    return np.where(same, 0.0, ratio)
+def spread(case: dict, chain: Chain, how: Arithmetic, sent: Arrays, steps: Arrays) -> dict[str, np.ndarray]:
+    """Standard deviation of each array in the arithmetic `how`, by name, where roundings are typical; arguments as those of `bounded`."""
+    of = Spread(case, dict(chain.parameters), how.u, how.kept)
+    found = {}
+    for stage in COMPUTED:
+        names = case["arrays"][stage]
+        of.centre |= {name: chain.expected[name] for name in names}
+        with np.errstate(all="ignore"):
+            TYPICAL[stage](of)
+            for name in [name for name in names if chain.expected[name].dtype != bool]:
+                shown = _shown(sent, name, how)
+                more = rounding(finite(chain.expected[name]), shown) if shown > of.unit(name) else 0.0
+                found[name] = np.sqrt(of.of(name) + more + (steps[name] ** 2 / 12 if name in steps else 0.0))
+            of.centre |= {name: chain.used[name] for name in names}
+            for name in [name for name in names if name in chain.given]:
+                known = rounding(finite(chain.used[name]), _shown(sent, name, how)) if how.half else np.zeros(chain.used[name].shape)
+                of.take(name, known + steps[name] ** 2 / 12 if name in steps else known)
+    return found
+
+
+def _shown(sent: Arrays, name: str, how: Arithmetic) -> float:
+    """Unit roundoff of the dtype in which an array was sent, which may have rounded it once more; 0 where `how` has none so coarse."""
+    unit = UNIT.get(sent[name].dtype.name, 0.0) if name in sent else 0.0
+    return unit if unit <= UNIT[how.dtype] else 0.0
+
+
+class Trial:
+    """What was sent, held against one arithmetic."""
+
+    def __init__(self, chain: Chain, rounded: Chain | None, how: Arithmetic, sent: Arrays, steps: Arrays):
+        """chain: from the parameters as `how` has them. rounded: see `bounded`. sent: what the chain was taken up from, as it was sent.
+        steps: see `bounded`."""
+        self.case, self.chain, self.how, self.sent = chain.case, chain, how, sent
+        self.steps = steps if how.printed else {}
+        self.bound = bounded(self.case, chain, rounded, how, sent, {name: self.steps[name] for name in self.steps if name in sent})
+
+    @cached_property
+    def sigma(self) -> dict[str, np.ndarray]:
+        return spread(self.case, self.chain, self.how, self.sent, {name: self.steps[name] for name in self.steps if name in self.sent})
+
+    def weigh(self, name: str, got: np.ndarray) -> Finding:
+        """What `got` [any shape, float64 or bool] shows of the array `name`."""
+        expected = self.chain.expected[name]
+        if got.shape != expected.shape:
+            return Finding("wrong", "certified", (), np.inf, 0.0, 0.0)
+        got, wide, source = got.astype(np.float64), expected.astype(np.float64), source_of(name, self.chain.used)
+        bound, grain = self.bound[name], coarsest(self.how.u, UNIT[self.how.dtype])
+        if name not in self.steps:
+            return weigh(got, wide, bound, lambda: self.sigma[name], grain, source)
+        there = np.isfinite(self.steps[name])  # the others were left open
+        step = self.steps[name][there]
+        more = 0.0 if there.all() else step / 2  # an array with gaps leads nowhere, so it has no part in the bounds
+        found = weigh(
+            got[there],
+            wide[there],
+            bound[there] + more,
+            lambda: np.hypot(self.sigma[name][there], more),
+            grain,
+            source,
+            float(step.max(initial=0.0)),
+        )
+        return replace(found, index=tuple(int(i) for i in np.argwhere(there)[found.index[0]]))
+
+
+class Trials:
+    """All trials of a case; each chain is computed once."""
+
+    def __init__(self, case: dict, parameters: Arrays, sent: Arrays, steps: Arrays):
+        """steps: see `bounded`; NaN where an element was left open. What is of another shape, or has gaps, leads to no other array."""
+        self.case, self.parameters, self.sent = case, parameters, sent
+        self.steps = {name: step for name, step in steps.items() if sent[name].shape == tuple(case["shapes"][name])}
+        gaps = {name for name, step in self.steps.items() if np.isnan(step).any()}
+        self.fitting = {n: array for n, array in sent.items() if array.shape == tuple(case["shapes"][n]) and n not in gaps}
+        self.chains: dict[tuple, Chain] = {}
+        self.made: dict[tuple, Trial] = {}
+
+    def chain(self, how: Arithmetic, dtype: str, taken: tuple[str, ...]) -> Chain:
+        """The chain from parameters rounded to `dtype`, taken up at the arrays `taken`."""
+        wide = in_float64(self.case, self.sent, how)
+        key = (wide["mask"]["fill"], dtype, taken)
+        if key not in self.chains:
+            given = widened({name: self.sent[name] for name in taken})
+            self.chains[key] = Chain(wide, _rounded(self.parameters, dtype), given)
+        return self.chains[key]
+
+    def of(self, how: Arithmetic) -> list[Trial]:
+        """Those of one arithmetic. An array in half precision, or in print, is no excuse for another one that is neither: it was either
+        used as it was sent, or only rounded to be sent."""
+        wide = tuple(name for name, array in self.fitting.items() if array.dtype.name not in HALF and name not in self.steps)
+        takes = [tuple(self.fitting)] + [wide] * (not how.half and not how.printed and len(wide) < len(self.fitting))
+        found = []
+        for taken in takes:
+            key = (how.name, how.rounded, taken)
+            if key not in self.made:
+                chain = self.chain(how, how.dtype if how.rounded else "float64", taken)
+                other = self.chain(how, how.dtype, taken) if not how.half and how.dtype != "float64" else None
+                self.made[key] = Trial(chain, other, how, {name: self.sent[name] for name in taken}, self.steps)
+            found.append(self.made[key])
+        return found
+
+    def is_rounded(self, dtype: str) -> bool:
+        """Whether the parameters are numbers of `dtype` already."""
+        rounded = _rounded(self.parameters, dtype)
+        return all(np.array_equal(rounded[name], array, equal_nan=array.dtype != bool) for name, array in self.parameters.items())
+
+    def best(self, name: str, asked: str) -> tuple[Finding, Trial]:
+        """The first trial in which an array is right; else the first in which nothing can be told; else the last."""
+        got, undecided = widened({name: self.sent[name]})[name], None
+        hows = arithmetics(self.case, self.sent[name].dtype.name, self.sent, asked)
+        if name in self.steps and asked == ANY:
+            hows = [Arithmetic(f"numbers rounded to {_decimals(self.steps[name])} decimals", OURS, {}, "float64", printed=True)]
+        for how in hows:
+            if how.half and not how.rounded and self.is_rounded(how.dtype):
+                continue  # the same as the one before
+            for trial in self.of(how):
+                finding = trial.weigh(name, got)
+                if finding.word == "right":
+                    return finding, trial
+                if finding.word == "undecided":
+                    undecided = undecided or (finding, trial)
+        return undecided or (finding, trial)
 
 
 def suspects(case: dict, given: Arrays, names: Arrays) -> dict[str, set[str]]:
@@ -180,60 +322,95 @@ def said(stages: set[str]) -> str:
     return " or ".join(COMPUTED[place] for place in places)
 
 
-def worst_of(name: str, got: np.ndarray, expected: np.ndarray, error: np.ndarray) -> dict:
-    """{array, index, expected, got, bound} of the element that is farthest beyond its bound; of a wrong shape, {array, reason}."""
+def told(name: str, got: np.ndarray, expected: np.ndarray, finding: Finding) -> dict:
+    """{array, index, expected, got, bound, largest, evidence} of the element that decides; of a wrong shape, {array, reason}."""
     if got.shape != expected.shape:
         return {"array": name, "reason": f"has shape {list(got.shape)}, should have {list(expected.shape)}"}
-    ratio = excess(got, expected, error)
-    off = np.abs(np.nan_to_num(got.astype(np.float64)) - np.nan_to_num(expected.astype(np.float64)))
-    place = np.unravel_index(np.lexsort((-off.ravel(), -ratio.ravel()))[0], ratio.shape)
     number = (lambda x: bool(x)) if expected.dtype == bool else (lambda x: spelled(float(x)))
-    worst = {"array": name, "index": [int(i) for i in place], "expected": number(expected[place]), "got": number(got[place])}
-    return worst | {"bound": spelled(float(error[place]))}
+    place = {"array": name, "index": list(finding.index), "expected": number(expected[finding.index]), "got": number(got[finding.index])}
+    return place | {"bound": spelled(finding.limit), "largest": spelled(finding.size), "evidence": finding.evidence}
 
 
-def judge_case(case: dict, parameters: Arrays, sent: Arrays, diagnoser: Diagnoser | None = None) -> dict:
+def judge_case(
+    case: dict, parameters: Arrays, sent: Arrays, diagnoser: Diagnoser | None = None, contract: str = ANY, steps: Arrays | None = None
+) -> dict:
     """The verdict on what was sent of one case.
 
     parameters: those of the case by name. sent: any of the case's computed arrays by name, float or boolean, in the dtypes they came in.
-    Returns {verdict: right or wrong, contract, convention: None, first_wrong_stage, diagnosis, worst, stages: {stage: right, wrong, follows
-    or not sent}};
-    contract is the strictest arithmetic in which all is right, first_wrong_stage a stage or a range of stages.
+    steps: unit of the last printed decimal of each element, by name, of arrays that are printed numbers; NaN where nothing was answered.
+    contract: a dtype; what holds only in a coarser one is then wrong. Each array is held to the dtype that it shows itself.
+    Returns {verdict: right, wrong or undecided, contract, convention: None, evidence, first_wrong_stage, diagnosis, worst, stages: {stage:
+    right, wrong, follows, undecided or not sent}}. contract: the strictest arithmetic in which all is right, by stage where
+    they differ. evidence: typical if the verdict rests on that, else certified. first_wrong_stage: a stage or a range of stages. worst: the element
+    that makes it wrong or undecided, with its bound and the array's largest element.
     """
-    given, parameters = widened(sent), widened(parameters)
-    chains: dict[tuple[float, str], Chain] = {}  # by what takes the place of a blocked score, and by what parameters are rounded to
-    for how in arithmetics(case, sent):
-        wide = in_float64(case, sent, how)
-        fill = wide["mask"]["fill"]
-        for dtype in {"float64", how.dtype}:
-            if (fill, dtype) not in chains:
-                chains[fill, dtype] = Chain(wide, _rounded(parameters, dtype), given)
-        chain, rounded = chains[fill, "float64"], chains[fill, how.dtype] if how.dtype != "float64" else None
-        allowed = distances(wide, chain, rounded, how, sent)
-        wrong = [name for name in CATALOGUE if name in given and _is_wrong(given[name], chain.expected[name], allowed[name])]
-        if not wrong:
-            return _verdict("right", how.name, stages=_stages(case, given, [], {}))
+    parameters = widened(parameters)
+    trials = Trials(case, parameters, sent, steps or {})
+    found = {name: trials.best(name, contract) for name in CATALOGUE if name in sent}
+    words = {name: finding.word for name, (finding, _) in found.items()}
+    wrong, unsure = ([name for name in words if words[name] == word] for word in ("wrong", "undecided"))
+    given = widened(sent)
+    if not wrong:
+        verdict = _verdict("undecided" if unsure else "right" if words else "not sent", _stages(case, words, {}))
+        verdict["evidence"] = _evidence(finding for finding, _ in found.values()) if words else None
+        if unsure:
+            finding, trial = found[unsure[0]]
+            verdict["worst"] = told(unsure[0], given[unsure[0]], trial.chain.expected[unsure[0]], finding)
+        elif words:
+            verdict["contract"] = _contract({name: trial.how for name, (_, trial) in found.items()})
+        return verdict
+    finding, trial = found[wrong[0]]
+    chain = trial.chain
     blame = suspects(case, given, parameters | chain.used)
     stage = CATALOGUE[wrong[0]].stage
     names = case["arrays"][stage]
-    if wrong[0] in BESIDE or any(name in given and name not in BESIDE for name in names[: names.index(wrong[0])]):
+    if wrong[0] in BESIDE or any(words.get(name) == "right" and name not in BESIDE for name in names[: names.index(wrong[0])]):
         blame[stage] = {stage}  # what the stage itself makes it from was sent, and is right
-    verdict = _verdict("wrong", None, stages=_stages(case, given, wrong, blame))
+    verdict = _verdict("wrong", _stages(case, words, blame))
+    verdict["evidence"] = finding.evidence
     verdict["first_wrong_stage"] = said(blame[stage])
-    verdict["worst"] = worst_of(wrong[0], given[wrong[0]], chain.expected[wrong[0]], allowed[wrong[0]])
+    verdict["worst"] = told(wrong[0], given[wrong[0]], chain.expected[wrong[0]], finding)
     if diagnoser:
         u = max([UNIT["float32"], *(UNIT.get(array.dtype.name, 0.0) for array in sent.values())])
-        verdict["diagnosis"] = diagnoser.diagnose(wide, parameters, given, chain.expected, stage, blame[stage], u)
+        verdict["diagnosis"] = diagnoser.diagnose(chain.case, parameters, given, chain.expected, stage, blame[stage], u)
     return verdict
 
 
-def _verdict(word: str, name: str | None, stages: dict[str, str]) -> dict:
-    rest = {"first_wrong_stage": None, "diagnosis": None, "worst": None, "stages": stages}
-    return {"verdict": word, "contract": name, "convention": None, **rest}
+def _verdict(word: str, stages: dict[str, str]) -> dict:
+    nothing = dict.fromkeys(("contract", "convention", "evidence", "first_wrong_stage", "diagnosis", "worst"))
+    return {"verdict": word, **nothing, "stages": stages}
 
 
-def _is_wrong(got: np.ndarray, expected: np.ndarray, error: np.ndarray) -> bool:
-    return got.shape != expected.shape or bool((excess(got, expected, error) > 1).any())
+def _decimals(step: np.ndarray) -> str:
+    """How many decimals, in words, the coarsest printed number has."""
+    coarsest_step = float(np.nan_to_num(step).max(initial=0.0))
+    return str(max(0, round(-np.log10(coarsest_step)))) if coarsest_step else "all"
+
+
+def _evidence(findings: Iterable[Finding]) -> str:
+    return "typical" if any(finding.evidence == "typical" for finding in findings) else "certified"
+
+
+def _contract(hows: dict[str, Arithmetic]) -> str:
+    """The contracts of all arrays in words: one, or stage by stage. Of a half precision the loosest counts for all arrays in it."""
+    order = {dtype: [how.name for how in halves(dtype)] for dtype in HALF}
+    loosest = {dtype: max((order[dtype].index(how.name) for how in hows.values() if how.name in order[dtype]), default=0) for dtype in HALF}
+    parts: list[tuple[str, list[str]]] = []
+    for stage in COMPUTED:
+        here = [how for name, how in hows.items() if CATALOGUE[name].stage == stage]
+        if not here:
+            continue
+        loose = max(here, key=lambda how: max(how.u, UNIT[how.dtype]))
+        word = order[loose.dtype][loosest[loose.dtype]] if loose.half and loose.name in order[loose.dtype] else loose.name
+        if parts and parts[-1][0] == word:
+            parts[-1][1].append(stage)
+        else:
+            parts.append((word, [stage]))
+    if len(parts) == 1:
+        return parts[0][0]
+    words = [f"{parts[0][0]} until {parts[0][1][-1]}"]
+    words += [f"{word} in {' and '.join(stages)}" for word, stages in parts[1:-1]]
+    return ", ".join([*words, f"{parts[-1][0]} from {parts[-1][1][0]}"])
 
 
 def _rounded(parameters: Arrays, dtype: str) -> Arrays:
@@ -243,16 +420,14 @@ def _rounded(parameters: Arrays, dtype: str) -> Arrays:
         return {name: array if array.dtype == bool else array.astype(kind).astype(np.float64) for name, array in parameters.items()}
 
 
-def _stages(case: dict, given: Arrays, wrong: list[str], blame: dict[str, set[str]]) -> dict[str, str]:
-    """Each stage in a word. `follows` is one that is wrong where an earlier wrong stage may be the reason."""
-    words: dict[str, str] = {}
-    for stage in COMPUTED:
-        sent = [name for name in case["arrays"][stage] if name in given]
-        if not sent:
-            words[stage] = "not sent"
-        elif not set(sent) & set(wrong):
-            words[stage] = "right"
+def _stages(case: dict, words: dict[str, str], blame: dict[str, set[str]]) -> dict[str, str]:
+    """Each stage in a word, from that of each array. `follows` is one that is wrong where an earlier wrong stage may be the reason."""
+    found: dict[str, str] = {}
+    for stage in [stage for stage in COMPUTED if case["arrays"][stage]]:
+        here = {words[name] for name in case["arrays"][stage] if name in words}
+        earlier = {before for before, word in found.items() if word in ("wrong", "follows")}
+        if "wrong" in here:
+            found[stage] = "follows" if earlier & blame[stage] else "wrong"
         else:
-            earlier = {before for before, word in words.items() if word in ("wrong", "follows")}
-            words[stage] = "follows" if earlier & blame[stage] else "wrong"
-    return {stage: word for stage, word in words.items() if case["arrays"][stage]}
+            found[stage] = "undecided" if "undecided" in here else "right" if here else "not sent"
+    return found

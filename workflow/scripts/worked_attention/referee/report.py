@@ -5,8 +5,8 @@ from collections.abc import Collection
 from worked_attention.cases.words import printable
 from worked_attention.referee.conventions import others
 from worked_attention.referee.diagnosis import Diagnoser
-from worked_attention.referee.judge import judge_case
-from worked_attention.referee.outcome import counts, grouped, held_to, named, says
+from worked_attention.referee.judge import ANY, judge_case
+from worked_attention.referee.outcome import counts, grouped, named, says
 from worked_attention.referee.submissions import Arrays, Sent, Submission
 
 FORMAT = 1  # of verdict.json
@@ -14,18 +14,17 @@ SHOWN = 40  # rows of the table; with more cases it leaves out those that are ri
 QUIET = ("right", "unsupported")
 
 
-def judge_all(submission: Submission, suites: dict[str, dict], stop: Collection[str] = (), contract: str | None = None) -> dict:
+def judge_all(submission: Submission, suites: dict[str, dict], stop: Collection[str] = (), contract: str = ANY) -> dict:
     """{format, submission, counts: {verdict: cases}, cases: {"suite/case": verdict}, missing: {suite: [case]}, notes}.
 
-    stop: verdicts after which no further case is asked for. contract: the coarsest arithmetic in which a case may be right, if not any.
+    stop: verdicts after which no further case is asked for. contract: the dtype that all has to hold in, see `judge_case`.
     Raises Unreadable if nothing was sent.
     """
     diagnoser = Diagnoser()
     verdicts = {}
     for (suite, name), given, sent in submission.answers():
         case = suites[suite]["cases"][name]
-        found = verdict_on(case, given, sent, submission.conventions, diagnoser)
-        verdicts[f"{suite}/{name}"] = found = held_to(found, contract) if contract else found
+        found = verdicts[f"{suite}/{name}"] = verdict_on(case, given, sent, submission.conventions, diagnoser, contract)
         if found["verdict"] in stop:
             break
     touched = {key.partition("/")[0] for key in verdicts}
@@ -40,33 +39,30 @@ def judge_all(submission: Submission, suites: dict[str, dict], stop: Collection[
     }
 
 
-def verdict_on(case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, str], diagnoser: Diagnoser) -> dict:
+def verdict_on(case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, str], diagnoser: Diagnoser, contract: str = ANY) -> dict:
     """The judge's verdict; where files could not be read, the case cannot be right."""
-    nothing = {
-        "verdict": sent.word,
-        "contract": None,
-        "convention": None,
-        "first_wrong_stage": None,
-        "diagnosis": None,
-        "worst": None,
-        "stages": {},
-    }
-    verdict = _judged(case, parameters, sent.arrays, conventions, diagnoser) if sent.arrays else nothing
-    if sent.problems and verdict["verdict"] in ("right", "convention"):
-        verdict |= {"verdict": sent.word, "contract": None, "convention": None}
-    return verdict | {"problems": [printable(problem) for problem in sent.problems]}
+    nothing = judge_case(case, parameters, {}) | {"verdict": sent.word, "stages": {}}
+    verdict = _judged(case, parameters, sent, conventions, diagnoser, contract) if sent.arrays else nothing
+    if sent.problems and verdict["verdict"] in ("right", "convention", "undecided"):
+        verdict |= {"verdict": sent.word, "contract": None, "convention": None, "worst": None}
+    problems = list(sent.problems)
+    if contract != ANY and verdict["verdict"] == "wrong":
+        plain = _judged(case, parameters, sent, conventions, None, ANY)
+        right = plain["verdict"] in ("right", "convention")
+        problems += [f"right only in {plain['contract']}, and not in {contract} as is asked for"] * right
+    return verdict | {"problems": [printable(problem) for problem in problems]}
 
 
-def _judged(case: dict, parameters: Arrays, arrays: Arrays, conventions: dict[str, str], diagnoser: Diagnoser) -> dict:
+def _judged(case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, str], diagnoser: Diagnoser | None, contract: str) -> dict:
     """The verdict of `judge_case`, and the `convention` that was followed, if only that differs from the case."""
-    verdict = judge_case(case, parameters, arrays)
+    verdict = judge_case(case, parameters, sent.arrays, contract=contract, steps=sent.steps)
     if verdict["verdict"] != "wrong":
         return verdict
     for followed, other in others(case, conventions):
-        found = judge_case(other, parameters, arrays)
+        found = judge_case(other, parameters, sent.arrays, contract=contract, steps=sent.steps)
         if found["verdict"] == "right":
             return found | {"verdict": "convention", "convention": followed}
-    return judge_case(case, parameters, arrays, diagnoser)
+    return judge_case(case, parameters, sent.arrays, diagnoser, contract, sent.steps)
 
 
 def table(verdict: dict, digits: int = 9) -> str:

@@ -13,11 +13,12 @@ import re
 import stat
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 
-from worked_attention.cases.literals import SPELLED
+from worked_attention.cases.literals import PRINTED, SPELLED
 from worked_attention.cases.words import did_you_mean, short
 from worked_attention.referee.caller import largest
 from worked_attention.referee.conventions import declared
@@ -44,6 +45,7 @@ class Sent:
     """What was sent of one case: arrays by name, what is wrong with files of it, and the word for it if there is nothing to judge."""
 
     arrays: Arrays = field(default_factory=dict)
+    steps: Arrays = field(default_factory=dict)  # of arrays of printed numbers, see `judge_case`
     problems: list[str] = field(default_factory=list)
     word: str = "unreadable"
 
@@ -197,7 +199,8 @@ class Submission:
             else:
                 seen.add(name)
                 try:
-                    sent.arrays[name] = read_file(path / file, tuple(case["shapes"][name]), name in BOOLEAN)
+                    sent.arrays[name], steps = read_file(path / file, tuple(case["shapes"][name]), name in BOOLEAN)
+                    sent.steps |= {} if steps is None else {name: steps}
                 except Unreadable as error:
                     sent.problems.append(f"{file}: {error}")
         if not sent.arrays and not sent.problems:
@@ -247,8 +250,9 @@ def _text(path: Path) -> str:
         raise Unreadable(f"{path.name}: cannot be read") from None
 
 
-def read_file(path: Path, shape: tuple[int, ...], boolean: bool = False) -> np.ndarray:
-    """The array in a .npy or .json file that should have this shape (which is not checked): floats as they are, other numbers as float64.
+def read_file(path: Path, shape: tuple[int, ...], boolean: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
+    """The array in a .npy or .json file that should have this shape (which is not checked): floats as they are, other numbers as float64;
+    and, if some numbers are printed ones, the unit of the last decimal of each element: 0 of one that is a number in full, NaN of none.
 
     boolean: numbers 0 and 1 are taken as False and True. Raises Unreadable.
     """
@@ -262,7 +266,8 @@ def read_file(path: Path, shape: tuple[int, ...], boolean: bool = False) -> np.n
         data = path.read_bytes()
     except OSError as error:
         raise Unreadable(f"cannot be read ({error.strerror})") from None
-    return _meant(_from_npy(data) if path.suffix == ".npy" else _from_json(data), boolean)
+    array, steps = (_from_npy(data), None) if path.suffix == ".npy" else _from_json(data, shape)
+    return _meant(array, boolean), None if boolean else steps
 
 
 def _meant(array: np.ndarray, boolean: bool) -> np.ndarray:
@@ -300,16 +305,30 @@ def _from_npy(data: bytes) -> np.ndarray:
     return array.astype(dtype.newbyteorder("=")) if dtype.kind == "f" else array
 
 
-def _from_json(data: bytes) -> np.ndarray:
-    def number(item: object) -> object:
+def _from_json(data: bytes, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | None]:
+    """Nested lists of numbers, of printed numbers as text ("0.2831") and of null where nothing is answered, also for whole rows; or
+    {"digits": n, "values": lists} of numbers rounded to n decimals. See `read_file`."""
+
+    def number(item: object, axes: tuple[int, ...], step: float) -> object:
         if isinstance(item, list):
-            return [number(inner) for inner in item]
+            return [number(inner, axes[1:], step) for inner in item]
+        if item is None:
+            return np.full((*axes, 2), np.nan).tolist()
         if isinstance(item, int | float) or item in SPELLED:
-            return float(item)
+            return [float(item), step]
+        if isinstance(item, str) and PRINTED.fullmatch(item):
+            return [float(item), 10.0 ** int(Decimal(item).as_tuple().exponent)]
         raise Unreadable(f"holds {short(json.dumps(item))}, should hold nested lists of numbers")
 
     try:
-        return np.array(number(json.loads(data, parse_int=float)), dtype=np.float64)
+        read, digits = json.loads(data, parse_int=float), None
+        if isinstance(read, dict) and set(read) == {"digits", "values"} and read["digits"] in range(31):
+            read, digits = read["values"], int(read["digits"])
+        both = np.array(number(read, shape, 0.0 if digits is None else 10.0**-digits), dtype=np.float64)
+        array, steps = both[..., 0], both[..., 1]
+        if np.isnan(steps).all():
+            raise Unreadable("holds null only")
+        return array, steps if steps.any() else None
     except RecursionError:
         raise Unreadable("is nested too deeply") from None
     except json.JSONDecodeError as error:

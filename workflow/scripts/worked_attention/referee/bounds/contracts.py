@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from worked_attention.referee.bounds.rounding import PRESCALED, UNIT, finish
+from worked_attention.referee.bounds.rounding import PRESCALED, UNIT
 from worked_attention.referee.bounds.whole import bounds, centres
 from worked_attention.stages.catalogue import CATALOGUE
 
@@ -32,26 +32,6 @@ def within(theirs: np.ndarray, centre: np.ndarray, error: np.ndarray) -> bool:
     with np.errstate(invalid="ignore"):
         close = np.abs(theirs - centre) <= error
     return bool(np.all(close | (theirs == centre) | (np.isnan(theirs) & np.isnan(centre)) | np.isinf(error)))
-
-
-def strictest(case: dict, arrays: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> str | None:
-    """The first contract that holds for all of `theirs`, arrays of a float16 or bfloat16 case by name; None if none does.
-
-    arrays: the parameters of the case at least. An array that is shown in half precision may have been rounded to be shown, whatever
-    the contract says of the one that was used.
-    """
-    exact = centres(case, arrays)
-    own = bounds(case, exact, UNIT["float64"])
-    for name in CONTRACTS:
-        allowed = bounds(case, exact, UNIT["float32"], contract(name, case["dtype"]))
-        for key, value in theirs.items():
-            shown = UNIT.get(value.dtype.name, 0.0)
-            error = finish(exact[key], allowed[key], float(shown > UNIT["float32"]), shown) + own[key]
-            if not within(value, exact[key], error):
-                break
-        else:
-            return name
-    return None
 
 
 def gates(case: dict, ours: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -1,0 +1,179 @@
+"""Evidence that could have failed: what `weigh` says, and what comparisons, tables and the benchmark make of it."""
+
+import sys
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+from worked_attention.conformance.matrix import LOOKS, picture, verdicts
+from worked_attention.files.summary import summarise, table
+from worked_attention.referee.compare import VERDICTS, Gate, compare_arrays, compare_case, gates_of, own_gates, verdict_on
+from worked_attention.referee.evidence import PART, SPOILED, coarsest, largest_of, source_of, tells, weigh
+from worked_attention.stages import parameters
+from worked_attention.stages.precision import bfloat16
+from worked_attention.stages.whole import compute
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import evidence  # noqa: E402
+
+RIGHT = np.array([[1.0, -2.0, 0.5], [0.25, 1.5, -0.75], [0.0, 0.5, 2.0]])
+quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def found(got: np.ndarray, bound: float, sigma: float, dtype: str = "bfloat16", right: np.ndarray = RIGHT, source: float = 0.0):
+    """What `weigh` says with one bound and one standard deviation for all elements."""
+    return weigh(got, right, np.full(right.shape, bound), lambda: np.full(right.shape, sigma), dtype, source)
+
+
+def off_by(size: float) -> np.ndarray:
+    got = RIGHT.copy()
+    got[1, 2] += size
+    return got
+
+
+@pytest.mark.parametrize(
+    ("size", "bound", "sigma", "word", "evidence"),
+    [
+        (0.01, 0.02, np.inf, "right", "certified"),
+        (0.03, 0.02, np.inf, "wrong", "certified"),
+        (0.01, 9.0, 0.005, "right", "typical"),  # 8 deviations are 0.04
+        (0.06, 9.0, 0.005, "wrong", "typical"),
+        (0.06, 0.055, 0.02, "wrong", "certified"),  # a bound of more than a fortieth of 2 still refuses
+        (0.04, 9.0, 0.1, "right", "typical"),  # 8 deviations are 0.8; a fortieth of 2 is 0.05
+        (0.06, 9.0, 0.1, "undecided", "typical"),
+        (0.9, 9.0, 0.1, "wrong", "typical"),
+        (100.0, np.inf, np.inf, "undecided", "typical"),
+        (np.nan, np.inf, np.inf, "undecided", "typical"),
+        (np.nan, 1.0, 0.1, "wrong", "certified"),
+        (0.0, np.inf, np.inf, "right", "typical"),
+    ],
+)
+def test_weigh(size: float, bound: float, sigma: float, word: str, evidence: str):
+    assert PART * 2 == 0.05
+    finding = found(off_by(size), bound, sigma)
+    assert (finding.word, finding.evidence) == (word, evidence), finding
+    if word == "wrong":
+        assert finding.index == (1, 2)
+
+
+@pytest.mark.parametrize("name", SPOILED)
+@pytest.mark.parametrize("bound", [np.inf, 10.0, 0.5])
+def test_no_spoiled_answer_is_right(name: str, bound: float):
+    spoiled = SPOILED[name](RIGHT, RIGHT)
+    assert found(spoiled, bound, np.inf).word in ("undecided", "wrong")
+    narrow = 10 + RIGHT / 20  # within 1 % of each other: a fortieth would pass each constant and any order of the rows
+    assert found(SPOILED[name](narrow, narrow), 0.5, 0.05, right=narrow).word in ("undecided", "wrong")
+    assert found(narrow + 0.005, 0.5, 0.05, right=narrow).word == "right"
+
+
+def test_an_answer_that_is_itself_zero_or_constant_can_be_right():
+    for right in (np.zeros((2, 2)), np.full((2, 2), 3.0), np.array([[1.0, 2.0]] * 2)):
+        assert tells(right, right, 0.0)
+        assert found(right, 1e-9, 1e-9, right=right).word == "right"
+    assert not tells(np.zeros((2, 2)), np.full((2, 2), 3.0), 0.0)
+
+
+def test_what_has_cancelled_is_measured_by_what_it_is_made_from():
+    """Noise of 1e-17 where all terms of about 1 cancel: an error of 1e-16 is right; beside terms of 1e-17 it is not."""
+    noise = np.array([[1e-17, -2e-17], [0.0, 3e-17]])
+    zeros = np.zeros((2, 2))
+    assert found(zeros, 1e-15, 1e-16, "float64", noise, source=1.0).word == "right"
+    assert found(zeros, 1e-15, 1e-16, "float64", noise, source=1e-17).word == "undecided"
+    assert found(zeros + 0.1, 1e-15, 1e-16, "float64", noise, source=1.0).word == "wrong"
+
+
+def test_fills_are_no_measure():
+    """A fill of -1e9 would let each other score be anything; the fill itself is measured by itself."""
+    right = np.array([[1.0, -1e9], [0.5, 2.0]])
+    assert largest_of(right) == 2.0
+    assert found(right + [[0.5, 0.0], [0.0, 0.0]], 1.0, 1.0, "float32", right).word == "undecided"
+    assert found(right + [[0.0, 32.0], [0.0, 0.0]], 1e-6, 1e-7, "float32", right).word == "wrong"
+    assert found(right + [[0.0, 3e7], [0.0, 0.0]], 1e9, 1e9, "float32", right).word == "undecided"
+    assert found(right + [[0.0, 0.0], [0.0, 1e-7]], 1e-6, 1e-7, "float32", right).word == "right"
+
+
+def test_names():
+    assert coarsest(2.0**-24, 2.0**-53) == "float32" and coarsest(2.0**-24, 2.0**-8) == "bfloat16"
+    assert source_of("scaled", {"qk": np.array([3.0, -4.0])}) == 4.0 and source_of("scaled", {}) == 0.0
+    assert source_of("d_b_k", {"d_k": np.array([2.0]), "b_k": np.array([9.0])}) == 2.0
+    with pytest.raises(StopIteration):
+        coarsest(0.1)
+
+
+# Comparisons
+
+
+def test_a_gate_that_says_nothing_is_no_pass():
+    """A sum of ones that sticks at 256 where 300 is right, with the infinite gate of such sums."""
+    stuck, exact = np.full(1, 256.0), np.full(1, 300.0)
+    result = compare_arrays(exact, stuck, Gate(np.inf, grain="bfloat16"))
+    assert result["verdict"] == "undecided" and result["gate"] == "Infinity" and "may differ by inf" in result["reason"]
+    assert compare_arrays(exact, np.full(1, 299.0), Gate(np.inf, grain="bfloat16"))["verdict"] == "pass"
+    assert compare_arrays(exact, stuck, Gate(np.inf, lambda: np.ones(1), "bfloat16"))["verdict"] == "fail"
+    whole = verdict_on({"d_w_o": compare_arrays(exact, exact, Gate(1.0)), "d_b_o": result})
+    assert whole["verdict"] == "undecided" and whole["reason"].startswith("d_b_o may") and whole["first_divergence"] is None
+    assert verdict_on({"d_b_o": result, "d_x": compare_arrays(exact, 2 * exact, Gate(1.0))})["verdict"] == "fail"
+    assert set(VERDICTS.values()) == {"pass", "fail", "undecided"}
+
+
+@quiet
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_comparisons_in_half_precision(dtype: str):
+    """Ours against ours in other storage passes; a scale 15 % off fails, by typical errors; nothing spoiled passes."""
+    case = evidence.of_length(64, "causal") | {"dtype": dtype, "precision": {"accumulate": "float32", "softmax": "float32"}}
+    kind = np.dtype(dtype) if dtype == "float16" else bfloat16
+    ours = compute(case)
+    given = {name: ours[name] for name in case["arrays"]["parameters"]}
+    gates = gates_of(case, ours, {"rule": "certified"})
+    theirs = evidence.sent_as(kind, evidence.in_stages(case, given, kind, evidence.CONTRACTS["weights stored in half"]))
+    assert compare_case(ours, theirs, gates)["verdict"] == "pass"
+    assert compare_case(ours, {"output": theirs["output"]}, gates)["verdict"] == "pass"
+    other = compute(case | {"scale_factor": 1.5 * case["scale_factor"]})
+    assert compare_case(ours, other, gates)["first_divergence"] == {"stage": "scores", "array": "scaled"}
+    for spoil in evidence.SPOILS.values():
+        spoiled = spoil(ours["output"].astype(np.float64)).astype(kind)
+        assert compare_case(ours, {"output": spoiled}, gates)["verdict"] == "fail"
+    exact = evidence.exactly(case, given, kind)[2]
+    own = own_gates(case, ours)
+    assert {compare_arrays(exact[name], ours[name], own[name])["verdict"] for name in own} == {"pass"}
+
+
+def test_undecided_in_the_tables(tmp_path):
+    from worked_attention.files.artifacts import write_json
+
+    result = verdict_on({"d_b_o": compare_arrays(np.full(1, 300.0), np.full(1, 256.0), Gate(np.inf, grain="bfloat16"))})
+    comparison = {"suite": "s", "case": "c", "references": {"torch.manual": result}, "claims": [], "first_divergence": None}
+    write_json(tmp_path / "s" / "comparison" / "c.json", comparison)
+    summary, rows = summarise([tmp_path / "s" / "comparison"])
+    assert summary["failures"] == [] and summary["suites"]["s"]["references"]["torch.manual"] == {"undecided": 1}
+    row = next(line for line in table(summary, "page").splitlines() if line.startswith("torch.manual"))
+    assert row.split()[1:] == ["0", "0", "1", "0", "0"]  # passed, failed, undecided
+    assert rows[0]["references"]["torch.manual"]["note"].startswith("d_b_o may differ")
+    assert "undecided" in LOOKS
+    cell = {
+        "torch.manual": {"bfloat16": {"verdict": "undecided", "contract": "none"}},
+        "torch.mha": {"bfloat16": {"verdict": "unsupported"}},
+    }
+    assert "torch.manual in bfloat16: undecided" in picture(verdicts({"s": {"c": cell}}, {}))
+
+
+# The benchmark, in small
+
+
+@quiet
+@pytest.mark.parametrize("dtype", evidence.HALF, ids=str)
+def test_goals_in_small(dtype: np.dtype, capsys):
+    """Every 40th shipped case and a made one: no spoiled output right, no honest evaluation wrong, of mistakes none right."""
+    good, spoiled, mistaken = evidence.Counter(), evidence.Counter(), evidence.Counter()
+    for case in [*evidence.shipped()[::40], evidence.of_length(8, "rotary")]:
+        given = parameters.stage(case, evidence.FOLDER)
+        evidence.count_honest(case, given, dtype, good)
+        evidence.count_spoiled(case, given, dtype, spoiled)
+    case = evidence.of_length(8, "causal")
+    evidence.count_mistakes(case, parameters.stage(case, evidence.FOLDER), dtype, mistaken)
+    words = [sum(count for (_, word), count in good.items() if word == wanted) for wanted in ("right", "undecided", "wrong")]
+    assert words[2] == 0 and words[0] > 100 and words[1] <= 0.05 * sum(words), good
+    assert not any(word == "right" for _, word in spoiled) and sum(spoiled.values()) > 50, spoiled
+    assert not any(word == "right" for _, word in mistaken) and sum(mistaken.values()) > 50, mistaken
+    assert capsys.readouterr().out == ""
