@@ -12,8 +12,7 @@ def project(of: Spread, name: str, x: str, w: str, b: str) -> None:
     """Y = X W^T + b: that of the product; where there is a bias, the product is stored once before it is added."""
     a = of.centre
     if w not in a:
-        if x in of.variance:
-            of.variance[name] = of.variance[x]
+        of.variance[name] = of.variance.get(x)
         return
     found = product(of.variance.get(x), a[x], None, a[w].T, of.u)
     if b in a:
@@ -58,8 +57,9 @@ def stage(of: Spread) -> None:
     for name in "qkv":
         if name in wanted and name not in case["arrays"]["parameters"]:
             project(of, name, next(s for s in SOURCES[name] if s in a), f"w_{name}", f"b_{name}")
-        if f"{name}_heads" in wanted and name in of.variance:
-            of.variance[f"{name}_heads"] = split_heads(of.variance[name], case["heads"] if name == "q" else case["kv_heads"])
+        heads = f"{name}_heads"
+        if heads in wanted and heads not in case["arrays"]["parameters"]:
+            of.variance[heads] = split_heads(of.of(name), case["heads"] if name == "q" else case["kv_heads"])
     for name in "qk":
         last = f"{name}_heads"
         if f"{name}_norm" in wanted:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from worked_attention.referee.bounds.rounding import largest, smallest
+from worked_attention.referee.bounds.rounding import Boundless, largest, smallest
+from worked_attention.stages.catalogue import BOOLEAN
 
 DEVIATIONS = 8.0  # honest evaluations stayed within 5, known mistakes that move an array by 5 % lay beyond 8
 
@@ -20,15 +21,15 @@ DEVIATIONS = 8.0  # honest evaluations stayed within 5, known mistakes that move
 class Spread:
     """The variances so far, with the case, the centres (float64) and the arithmetic that they are for.
 
-    u: unit roundoff of sums. kept: unit roundoff of the arrays that are kept in fewer bits, by name. A name without a variance is known
-    exactly. moved, total, stored: see `typical.weights`.
+    u: unit roundoff of sums. kept: unit roundoff of the arrays that are kept in fewer bits, by name. variance: None is known exactly.
+    moved, total, stored: see `typical.weights`.
     """
 
     case: dict
     centre: dict[str, np.ndarray]
     u: float
     kept: dict[str, float]
-    variance: dict[str, np.ndarray] = field(default_factory=dict)
+    variance: dict[str, np.ndarray | None] = field(default_factory=dict)
     moved: np.ndarray | None = None
     total: float = 0.0
     stored: np.ndarray | None = None
@@ -38,7 +39,9 @@ class Spread:
         return max(self.u, self.kept.get(name, self.u))
 
     def of(self, name: str) -> np.ndarray:
-        """Variance of an array; zeros if it is known exactly."""
+        """Variance of an array; zeros if it is a parameter or else known exactly. Raises Boundless if no stage has settled it."""
+        if name not in self.variance and name not in BOOLEAN and name not in self.case["arrays"]["parameters"]:
+            raise Boundless(f"typical errors have no formula for {name}")
         found = self.variance.get(name)
         return np.zeros(self.centre[name].shape) if found is None else found
 

@@ -43,6 +43,8 @@ def stage(of: Spread) -> None:
         own = (n - 1 + 2 * bool(case["alibi"])) * of.rounding("bias", spread)
         if n > 1 or case["alibi"]:
             of.settle("bias", np.broadcast_to(own, a["bias"].shape))
+        else:
+            of.variance["bias"] = None
         found = found + own + n * of.rounding("masked", np.abs(finite(a[last])) + spread)
     if "keep" in a:
         found = np.where(a["keep"], found, 0.0)
