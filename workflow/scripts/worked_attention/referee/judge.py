@@ -338,9 +338,9 @@ def judge_case(
     steps: unit of the last printed decimal of each element, by name, of arrays that are printed numbers; NaN where nothing was answered.
     contract: a dtype; what holds only in a coarser one is then wrong. Each array is held to the dtype that it shows itself.
     Returns {verdict: right, wrong or undecided, contract, convention: None, evidence, first_wrong_stage, diagnosis, worst, stages: {stage:
-    right, wrong, follows, undecided or not sent}}. contract: the strictest arithmetic in which all is right, by stage where
-    they differ. evidence: typical if the verdict rests on that, else certified. first_wrong_stage: a stage or a range of stages. worst: the element
-    that makes it wrong or undecided, with its bound and the array's largest element.
+    right, wrong, follows, undecided or not sent}}. contract: the strictest arithmetic in which all is right, by stage where they
+    differ. evidence: typical if the verdict rests on that, else certified. first_wrong_stage: a stage or a range of stages. worst: the
+    element that makes it wrong or undecided, with its bound and the array's largest element.
     """
     parameters = widened(parameters)
     trials = Trials(case, parameters, sent, steps or {})
