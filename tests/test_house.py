@@ -298,3 +298,64 @@ def test_no_file_names_a_place_of_one_machine():
     paths = [ROOT / name for name in listing.stdout.decode("utf-8").split("\0") if name]
     named = [path for path in paths if path.is_file() and path.suffix != ".png" and place.search(path.read_bytes())]
     assert not named
+
+
+# Rooms
+
+LEARNS_FROM = {  # which rooms of the package a room may import; none runs back
+    "stages": set(),
+    "cases": {"stages"},
+    "files": {"stages"},
+    "references": {"stages"},
+    "drawing": set(),
+    "referee": {"cases", "stages"},
+    "studies": {"drawing", "files", "stages"},
+    "conformance": {"files", "references", "stages"},
+    "plan": {"cases", "files", "references", "stages"},
+    "command": {"cases", "files", "referee", "stages"},
+    "pytest_plugin": {"cases", "referee", "stages"},
+    "terminal": set(),
+}
+PACKAGE = SCRIPTS / "worked_attention"
+
+
+def rooms() -> dict[str, set[str]]:
+    """For each room (or module beside the rooms), the others that its code imports."""
+    found: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for name in imported(path):
+            parts = name.split(".")
+            if parts[0] == "worked_attention" and len(parts) > 1 and parts[1] != room:
+                found.setdefault(room, set()).add(parts[1])
+    return found
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Full names of what a module imports."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_rooms_learn_in_one_direction():
+    assert {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.name[0] not in "_." and path.name != "schemas"} == set(
+        LEARNS_FROM
+    )
+    for room, others in rooms().items():
+        assert others <= LEARNS_FROM[room], room
+    settled: set[str] = set()
+    while rest := {room for room, others in LEARNS_FROM.items() if room not in settled and others <= settled}:
+        settled |= rest
+    assert settled == set(LEARNS_FROM), "a circle"
+
+
+def test_truth_learns_nothing_from_the_stages_but_the_catalogue():
+    names = {
+        name for path in (PACKAGE / "referee" / "truth").glob("*.py") for name in imported(path) if name.startswith("worked_attention.")
+    }
+    assert {name for name in names if not name.startswith("worked_attention.referee.truth")} <= {
+        f"worked_attention.stages.catalogue.{name}" for name in ("BOOLEAN", "CATALOGUE", "STAGES", "axes")
+    }
