@@ -315,6 +315,7 @@ LEARNS_FROM = {  # which rooms of the package a room may import; none runs back
     "plan": {"cases", "files", "references", "stages"},
     "command": {"cases", "files", "referee", "stages"},
     "pytest_plugin": {"cases", "referee", "stages"},
+    "pages": {"cases", "stages"},
     "terminal": set(),
 }
 PACKAGE = SCRIPTS / "worked_attention"
