@@ -1,7 +1,7 @@
 """What the judge's verdicts on half precision are worth: spoiled answers, known mistakes and honest evaluations, all of them counted.
 
-    python benchmarks/evidence.py           # about half an hour; prints Markdown tables, the same at each run
-    python benchmarks/evidence.py 20        # every twentieth case, and short lengths only
+    python benchmarks/evidence.py           # an hour or two, most of it at 512 tokens; prints Markdown tables, the same at each run
+    python benchmarks/evidence.py 12        # every twelfth case, and no 512 tokens: some minutes
 
 Every shipped case, and cases of normal numbers at 8, 64 and 512 tokens, in bfloat16 and float16; the output alone is sent, or all arrays.
 Truth starts from inputs that are already rounded. Spoiled: the answers in `SPOILS`, but where one differs nowhere by more than one unit in
