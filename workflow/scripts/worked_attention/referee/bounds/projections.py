@@ -56,7 +56,8 @@ def norm(of: Errors, name: str, x: str, gain: str) -> None:
     gained = np.abs(a[gain]) * ex if gain in a else ex
     with np.errstate(divide="ignore", invalid="ignore"):
         error = (gained + (1 + 2 * gamma(roundings, unit)) * np.abs(a[name]) * eta) / np.maximum(low - eta, 0.0)
-    error = np.where(np.isnan(error), math.inf, error)
+    nothing = (a[x] == 0).all(axis=-1, keepdims=True) & (ex == 0).all(axis=-1, keepdims=True)  # its norm is as the case says, exactly
+    error = np.where(nothing, 0.0, np.where(np.isnan(error), math.inf, error))
     of.settle(name, finish(a[name], error, roundings, of.u), 2 * (unit > of.u))
 
 

@@ -89,7 +89,10 @@ def hardmax(of: Errors) -> None:
     could = (x + 2 * ex >= floor) & (x > -np.inf)
     open_ = could.sum(axis=-1, keepdims=True) > 1
     open_ &= np.where(could, ex, 0.0).max(axis=-1, keepdims=True) > 0
-    of.bound["weights"] = np.where(could & open_, 1.0, 0.0)
+    error = np.where(could & open_, 1.0, 0.0)
+    if of.case["mask"]["empty_row"] == "uniform":
+        error = np.where(~could.any(axis=-1, keepdims=True), of.u + of.unit("weights"), error)
+    of.bound["weights"] = error
     of.sums = np.zeros((*x.shape[:-1], 1))
 
 

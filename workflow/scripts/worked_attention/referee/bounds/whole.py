@@ -46,6 +46,7 @@ def stage_bounds(
     arrays: those of the stages before, and those of the stage itself as centres. Else as `bounds`.
     """
     of = _errors(case, arrays, u, u_kept)
+    of.bound |= dict.fromkeys(name for before in STAGES[: STAGES.index(stage)] for name in case["arrays"][before])
     with np.errstate(over="ignore", invalid="ignore"):
         BOUNDS[stage](of)
     return {name: of.of(name) for name in case["arrays"][stage]}
