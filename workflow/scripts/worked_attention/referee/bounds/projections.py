@@ -49,15 +49,15 @@ def inverse_size(x: np.ndarray, ex: np.ndarray, options: dict) -> tuple[np.ndarr
 
 def norm(of: Errors, name: str, x: str, gain: str) -> None:
     """y = g x / r: |y' - y| <= (|g| E_x + |y| |r' - r|) / r' <= (|g| E_x + |y| eta) / low, and |y| <= |centre| + E gives
-    E = (|g| E_x + |centre| eta) / (low - eta). The sum of squares, eps, root, division and gain are at most d + 8 roundings."""
+    E = (|g| E_x + |centre| eta) / (low - eta); 0 where x is known exactly, also where it is 0 and r too. The sum of squares, eps, root,
+    division and gain are at most d + 8 roundings."""
     a, ex = of.centre, of.of(x)
     eta, low, _ = inverse_size(a[x], ex, of.case["qk_norm"])
     roundings, unit = a[x].shape[-1] + 8, of.unit(name)
     gained = np.abs(a[gain]) * ex if gain in a else ex
     with np.errstate(divide="ignore", invalid="ignore"):
         error = (gained + (1 + 2 * gamma(roundings, unit)) * np.abs(a[name]) * eta) / np.maximum(low - eta, 0.0)
-    nothing = (a[x] == 0).all(axis=-1, keepdims=True) & (ex == 0).all(axis=-1, keepdims=True)  # its norm is as the case says, exactly
-    error = np.where(nothing, 0.0, np.where(np.isnan(error), math.inf, error))
+    error = np.where(ex.any(axis=-1, keepdims=True), np.where(np.isnan(error), math.inf, error), 0.0)
     of.settle(name, finish(a[name], error, roundings, of.u), 2 * (unit > of.u))
 
 
