@@ -215,7 +215,8 @@ class _Suite:
         unread = {problem.case for problem in self.document.problems}
         if wrong or len(self.problems) > before or not unread.isdisjoint(lineage):
             return None
-        return resolve(merged, path.stem, name, path.parent, limits, report)
+        case = resolve(merged, path.stem, name, path.parent, limits, report)
+        return case and {**case, "extends": lineage[1] if len(lineage) > 1 else None}
 
     def _merge(self, base: dict, change: dict, where: tuple) -> dict:
         """`change` over `base`: mappings of a case key by key, all else replaced whole; null removes."""

@@ -51,30 +51,36 @@ def combined(case: dict, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
 
     Keys that the layer itself appends (`bias_k`, a zero key) are seen by every query.
     """
-    mask, dims = case["mask"], case["dims"]
-    queries, keys = dims["Lq"], dims["Lc"]
-    ends = DIAGONAL[mask["diagonal"]](mask, dims)
-    keeps = []
-    if "causal" in mask:
-        keeps.append(causal(queries, keys, mask["causal"], mask["prefix"], ends))
-    if "window" in mask:
-        keeps.append(window(queries, keys, mask["window"]["align"], mask["window"]["left"], mask["window"]["right"], ends))
-    if "documents" in mask:
-        keeps.append(documents(mask["documents"]["queries"], mask["documents"]["keys"]))
-    if "key_lengths" in mask:
-        keeps.append(np.arange(keys) < by_sequence(mask["key_lengths"], dims))
-    if "mask_keep" in arrays:
-        keeps.append(arrays["mask_keep"])
-    if "mask_block" in arrays:
-        keeps.append(~arrays["mask_block"])
-    if "mask_key_keep" in arrays:
-        keeps.append(arrays["mask_key_keep"][..., None, None, :])
-    if "mask_key_block" in arrays:
-        keeps.append(~arrays["mask_key_block"][..., None, None, :])
+    keeps = list(each_mask(case, arrays).values())
     if not keeps:
         return None
     keep = np.logical_and.reduce(np.broadcast_arrays(*keeps))
-    return append_keys(keep, dims["Lk"] - keys, True)
+    return append_keys(keep, case["dims"]["Lk"] - case["dims"]["Lc"], True)
+
+
+def each_mask(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """keep of each boolean mask of the case by its name, broadcastable to [..., H, Lq, Lc]."""
+    mask, dims = case["mask"], case["dims"]
+    queries, keys = dims["Lq"], dims["Lc"]
+    ends = DIAGONAL[mask["diagonal"]](mask, dims)
+    keeps = {}
+    if "causal" in mask:
+        keeps["causal"] = causal(queries, keys, mask["causal"], mask["prefix"], ends)
+    if "window" in mask:
+        keeps["window"] = window(queries, keys, mask["window"]["align"], mask["window"]["left"], mask["window"]["right"], ends)
+    if "documents" in mask:
+        keeps["documents"] = documents(mask["documents"]["queries"], mask["documents"]["keys"])
+    if "key_lengths" in mask:
+        keeps["key_lengths"] = np.arange(keys) < by_sequence(mask["key_lengths"], dims)
+    if "mask_keep" in arrays:
+        keeps["mask_keep"] = arrays["mask_keep"]
+    if "mask_block" in arrays:
+        keeps["mask_block"] = ~arrays["mask_block"]
+    if "mask_key_keep" in arrays:
+        keeps["mask_key_keep"] = arrays["mask_key_keep"][..., None, None, :]
+    if "mask_key_block" in arrays:
+        keeps["mask_key_block"] = ~arrays["mask_key_block"][..., None, None, :]
+    return keeps
 
 
 def append_keys(array: np.ndarray, extra: int, value: float | bool) -> np.ndarray:
