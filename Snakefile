@@ -23,7 +23,7 @@ try:
 except Problems as problems:
     sys.exit(str(problems))
 
-if "--report" in sys.argv and not Path(plan.place, "summary.html").exists():
+if "--report" in sys.argv and not Path(plan.place, "index.html").exists():
     sys.exit(
         "Error: there is nothing to report yet; run `snakemake --cores 1` first, with the same --config"
     )
@@ -42,6 +42,7 @@ include: "workflow/rules/truth.smk"
 include: "workflow/rules/references.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/studies.smk"
+include: "workflow/rules/pages.smk"
 include: "workflow/rules/environment.smk"
 include: "workflow/rules/summary.smk"
 include: "workflow/rules/conformance.smk"

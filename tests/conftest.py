@@ -16,7 +16,7 @@ def copy_project(to: Path) -> Path:
     """A copy, at `to`, of what a run needs, with nothing built."""
     for folder in ("workflow", "config", "profiles", "envs"):
         shutil.copytree(ROOT / folder, to / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("Snakefile", "results/README.md"):
+    for file in ("Snakefile", "CITATION.cff", "results/README.md"):
         (to / file).parent.mkdir(exist_ok=True)
         shutil.copy2(ROOT / file, to / file)
     return to

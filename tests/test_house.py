@@ -271,9 +271,10 @@ def test_readme_gives_two_commands_for_a_fresh_clone():
     assert "python -m pytest" in commands[1] and "envs/requirements-test.txt" in commands[1]
 
 
-def test_picture_of_the_readme_is_small():
-    picture = ROOT / "docs" / "overview.png"
-    assert "docs/overview.png" in (ROOT / "README.md").read_text("utf-8")
+@pytest.mark.parametrize("name", ["overview", "page"])
+def test_picture_of_the_readme_is_small(name: str):
+    picture = ROOT / "docs" / f"{name}.png"
+    assert f"docs/{name}.png" in (ROOT / "README.md").read_text("utf-8")
     assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size < 200_000
 
 

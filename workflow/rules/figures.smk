@@ -12,14 +12,7 @@ rule figures:
         scores="results/{suite}/scores",
         weights="results/{suite}/weights",
     output:
-        figures=report(
-            directory("results/{suite}/figures"),
-            patterns=["{case}.svg"],
-            caption="../report/figures.rst",
-            category="Figures",
-            subcategory="{suite}",
-            labels={"case": "{case}"},
-        ),
+        figures=directory("results/{suite}/figures"),
         overview=report(
             "results/{suite}/overview.svg",
             caption="../report/overview.rst",

@@ -11,6 +11,7 @@ There is no declared output, so that the judge looks anew each time: what lies a
 rule judge:
     input:
         template="workflow/report/judge.html.jinja2",
+        templates=TEMPLATES,
     log:
         "results/logs/judge.log",
     localrule: True

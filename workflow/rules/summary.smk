@@ -1,23 +1,15 @@
 """All suites at a glance, and the last word: a table on the terminal, and an error if a comparison failed.
 
-In: the comparisons. Out: summary.json, summary.html, summary.txt, and verdict.txt, which exists only if every comparison passed.
+In: the comparisons. Out: summary.json, summary.txt, and verdict.txt, which exists only if every comparison passed.
 They stand in results/; those of a run of some suites (`--config 'suites=[...]'`) in results/some-suites/, beside and not in place of them.
 """
-
-SUMMARY_PAGE = "workflow/report/summary.html.jinja2"
 
 
 rule summary:
     input:
         comparisons=expand("results/{suite}/comparison", suite=plan.suites),
-        template=ancient(SUMMARY_PAGE),
     output:
         json=f"{plan.place}/summary.json",
-        html=report(
-            f"{plan.place}/summary.html",
-            caption="../report/summary.rst",
-            category="Summary",
-        ),
         text=f"{plan.place}/summary.txt",
     log:
         "results/logs/summary.log",
@@ -25,7 +17,7 @@ rule summary:
     conda:
         "../../envs/attention.yaml"
     params:
-        code=code("summary", SUMMARY_PAGE),
+        code=code("summary"),
     script:
         "../scripts/summary.py"
 
@@ -36,7 +28,7 @@ rule verdict:
         text=f"{plan.place}/summary.txt",
         environment=f"{plan.place}/environment.json",
         figures=expand("results/{suite}/figures", suite=plan.drawn),
-        studies=expand("results/studies/{suite}/exact", suite=plan.studied),
+        front_page=f"{plan.place}/index.html",
     output:
         f"{plan.place}/verdict.txt",
     log:

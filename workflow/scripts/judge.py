@@ -3,11 +3,10 @@
 import sys
 from pathlib import Path
 
-from jinja2 import Environment
-
 from worked_attention.cases.suites import load_suite
 from worked_attention.cases.words import printable
 from worked_attention.files.artifacts import logged, write_json, write_text
+from worked_attention.pages.render import renderer
 from worked_attention.referee.outcome import WORDS, objection
 from worked_attention.referee.report import judge_all, table
 from worked_attention.referee.submissions import Submission, Unreadable
@@ -32,8 +31,7 @@ with logged(snakemake.log[0]):
     if not verdict:
         sys.exit(printable("; ".join(said)))
     write_json(results / "verdict.json", verdict)
-    template = Environment(autoescape=True, trim_blocks=True).from_string(Path(snakemake.input.template).read_text("utf-8"))
-    write_text(results / "verdict.html", template.render(verdict=verdict, words=WORDS))
+    write_text(results / "verdict.html", renderer(snakemake.input.template)(verdict=verdict, words=WORDS))
     said.append(f"The whole of it: {results.as_posix()}/verdict.json and verdict.html")
     print("\n" + table(verdict) + "\n".join(said), flush=True)
     against = objection(verdict["counts"], ("convention", "unsupported"))

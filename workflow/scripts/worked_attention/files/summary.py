@@ -23,14 +23,12 @@ COLUMNS: dict[str, Callable[[dict], object]] = {  # of the table of suites: what
 }
 
 
-def summarise(folders: list[Path]) -> tuple[dict, list[dict]]:
-    """From the comparison folders of the suites to (summary, rows).
+def summarise(folders: list[Path]) -> dict:
+    """From the comparison folders of the suites to the summary.
 
-    summary: {suites: {suite: {cases, claims: {checked, errata}, references: {name: {verdict: count}}}}, errata: [...], failures: [...]}.
-    rows: one per case for a table, {suite, case, references: {name: {verdict, note, and max_abs, ulp, array of the worst array}}}.
+    {suites: {suite: {cases, claims: {checked, errata}, references: {name: {verdict: count}}}}, errata: [...], failures: [...]}.
     """
     summary: dict = {"suites": {}, "errata": [], "failures": []}
-    rows = []
     for folder in folders:
         comparisons = [read_json(path) for path in sorted(folder.glob("*.json"))]
         claims = [claim for comparison in comparisons for claim in comparison["claims"]]
@@ -40,7 +38,6 @@ def summarise(folders: list[Path]) -> tuple[dict, list[dict]]:
             for claim in comparison["claims"]:
                 if not claim["agrees"]:
                     summary["errata"].append({**where, **{k: claim[k] for k in ("array", "index", "printed", "right", "rounded")}})
-            rows.append({**where, "references": {name: _worst(result) for name, result in comparison["references"].items()}})
             for reference, result in comparison["references"].items():
                 verdicts.setdefault(reference, Counter())[result["verdict"]] += 1
                 if first := result["first_divergence"]:
@@ -51,14 +48,7 @@ def summarise(folders: list[Path]) -> tuple[dict, list[dict]]:
             "claims": {"checked": len(claims), "errata": sum(not claim["agrees"] for claim in claims)},
             "references": {reference: dict(sorted(counts.items())) for reference, counts in verdicts.items()},
         }
-    return summary, rows
-
-
-def _worst(result: dict) -> dict:
-    """What a table says of one reference on one case: its verdict, the array farthest off, and why it did not run."""
-    said = {"verdict": result["verdict"], "note": result.get("reason", "")}
-    measured = [(a["max_abs"], a["ulp"], name) for name, a in result["arrays"].items() if a["max_abs"] is not None]
-    return said | (dict(zip(("max_abs", "ulp", "array"), max(measured), strict=True)) if measured else {})
+    return summary
 
 
 def table(summary: dict, page: str) -> str:

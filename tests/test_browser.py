@@ -1,0 +1,167 @@
+"""The pages in a real browser, with the network off: nothing overflows, formulas have a size, numbers are those of the arrays.
+
+Needs Chromium (`apt-get install chromium`), and for the accessibility check axe-core's `axe.min.js`, whose path AXE_CORE names
+(`npm pack axe-core`). Skipped where there is none.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from test_pages import LIMITS, SUITES, Text, page_of, written
+
+from worked_attention.cases.suites import load_suite
+
+BROWSER = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+AXE = os.environ.get("AXE_CORE", "")
+WIDTHS = (360, 1280)
+SHOWN = {"handworked": ["two_heads", "batched"], "masks": ["causal_top_left"], "gradients": ["cross"], "positions": ["rotary_half"]}
+HEADS = {"qk": "raw", "scaled": "scaled", "weights": "weights"}  # names of arrays, ours and in the golden file
+
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+
+HARNESS = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>harness</title><body><pre id="found"></pre><script>
+const pages = PAGES, widths = WIDTHS, axe = AXE_SOURCE, found = [];
+async function look(page, width) {
+  const frame = document.createElement("iframe");
+  frame.style.cssText = `width:${width}px;height:900px;border:0`;
+  const loaded = new Promise(done => frame.onload = done);
+  frame.src = page;
+  document.body.append(frame);
+  await loaded;
+  const doc = frame.contentDocument, root = doc.documentElement;
+  for (const fold of doc.querySelectorAll("details")) fold.open = true;
+  const outside = e => !e.closest(".w, .f, math, svg") && e.getBoundingClientRect().right > width + 1;
+  const wide = [...doc.querySelectorAll("body *")].filter(outside);
+  const maths = [...doc.querySelectorAll("math")].map(m => m.getBoundingClientRect());
+  const result = {page, width, scroll: root.scrollWidth, wide: wide.slice(0, 3).map(e => e.outerHTML.slice(0, 120)),
+    flat: maths.filter(m => m.width < 5 || m.height < 5).length, maths: maths.length,
+    cells: Object.fromEntries([...doc.querySelectorAll("td a[href^='#']")].map(a => [a.getAttribute("href").slice(1), a.textContent])),
+    targets: [...doc.querySelectorAll("a[href^='#']")].filter(a => !doc.getElementById(a.getAttribute("href").slice(1))).length};
+  if (axe) {
+    const script = doc.createElement("script");
+    script.textContent = axe;
+    doc.head.append(script);
+    const said = await frame.contentWindow.axe.run(doc, {resultTypes: ["violations"]});
+    const serious = said.violations.filter(v => ["serious", "critical"].includes(v.impact));
+    result.axe = serious.map(v => v.id + ": " + v.nodes[0].html.slice(0, 150));
+  }
+  found.push(result);
+  frame.remove();
+}
+(async () => {
+  try { for (const page of pages) for (const width of widths) await look(page, width); }
+  catch (error) { found.push({error: String(error)}); }
+  document.getElementById("found").textContent = JSON.stringify(found);
+  document.title = "done";
+})();
+</script></body></html>"""
+
+
+def looked_at(pages: list[Path], folder: Path, dark: bool = False) -> tuple[list[dict], str]:
+    """What a browser finds on `pages` at each width, and what its console says."""
+    axe = json.dumps(Path(AXE).read_text("utf-8")).replace("</", "<\\/") if AXE else "null"
+    harness = HARNESS.replace("PAGES", json.dumps([page.as_uri() for page in pages])).replace("WIDTHS", json.dumps(WIDTHS))
+    (folder / "harness.html").write_text(harness.replace("AXE_SOURCE", axe, 1), "utf-8")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+    flags += ["--disable-component-update", "--disable-sync", "--allow-file-access-from-files", "--host-resolver-rules=MAP * ~NOTFOUND"]
+    flags += ["--enable-logging=stderr", "--virtual-time-budget=200000", f"--user-data-dir={folder / 'profile'}", "--dump-dom"]
+    flags += ["--blink-settings=preferredColorScheme=0"] if dark else []
+    done = subprocess.run([BROWSER, *flags, (folder / "harness.html").as_uri()], capture_output=True, timeout=240)
+    page = done.stdout.decode("utf-8")
+    console = "\n".join(line for line in done.stderr.decode("utf-8", "replace").splitlines() if "CONSOLE" in line)
+    return json.loads(unescape(re.search(r'<pre id="found">(.*?)</pre>', page, re.DOTALL)[1])), console
+
+
+@pytest.fixture(scope="module")
+def pages(built: Path) -> dict[str, Path]:
+    """A page of each kind: of cases with all sorts of options, the front page of a run."""
+    found = {"index": built / "results" / "index.html"}
+    for suite, names in SHOWN.items():
+        cases = load_suite(SUITES / f"{suite}.yaml", LIMITS)["cases"]
+        for name in names:
+            found[f"{suite}/{name}"] = path = built / "browser" / f"{suite}_{name}.html"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(page_of(cases[name])[0], "utf-8")
+    return found
+
+
+@pytest.fixture(scope="module")
+def seen(pages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict], str]:
+    return looked_at(list(pages.values()), tmp_path_factory.mktemp("browser"))
+
+
+def test_nothing_overflows_and_formulas_have_a_size(pages: dict, seen: tuple):
+    results, console = seen
+    assert len(results) == len(pages) * len(WIDTHS) and not console
+    for result in results:
+        assert "error" not in result, result
+        assert result["scroll"] <= result["width"] and not result["wide"], result
+        assert result["flat"] == 0 and result["targets"] == 0, result
+    assert sum(result["maths"] for result in results) > 50
+
+
+def test_the_browser_would_have_seen_it(tmp_path: Path):
+    """The same checks on a page that is too wide, has an empty formula, a dead link and an error."""
+    bad = tmp_path / "bad.html"
+    bad.write_text(
+        '<!DOCTYPE html><html lang="en"><title>x</title><body><div style="width:2000px">wide</div><math></math><a href="#no">x</a>'
+        '<img src="x.png"><script>missing()</script></body></html>',
+        "utf-8",
+    )
+    results, console = looked_at([bad], tmp_path)
+    assert all(
+        result["scroll"] > result["width"] and result["wide"] and result["flat"] == 1 and result["targets"] == 1 for result in results
+    )
+    assert "missing is not defined" in console
+    assert not AXE or all(any(said.startswith("image-alt") for said in result["axe"]) for result in results)
+
+
+@pytest.mark.skipif(not AXE, reason="AXE_CORE does not name axe.min.js")
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_nothing_serious_for_readers_with_other_senses(pages: dict, tmp_path: Path, dark: bool):
+    results, _ = looked_at(list(pages.values()), tmp_path, dark)
+    assert results and all("axe" in result for result in results)
+    assert not [(result["page"].rsplit("/", 1)[1], result["axe"]) for result in results if result["axe"]]
+
+
+def test_golden_numbers_are_read_back_from_the_page(pages: dict, seen: tuple):
+    golden = json.loads((ROOT / "tests" / "data" / "handworked.json").read_text("utf-8"))
+    result = next(result for result in seen[0] if result["page"].endswith("handworked_two_heads.html"))
+    arrays = {name: np.array(golden[name]) for name in ("q", "k", "v", "output")}
+    arrays |= {ours: np.array([head[theirs] for head in golden["per_head"]]) for ours, theirs in HEADS.items()}
+    for name, array in arrays.items():
+        for index, value in np.ndenumerate(array):
+            cell = result["cells"]["-".join([name, *map(str, index)])]
+            assert abs(float(cell.replace("−", "-")) - value) <= 0.00005 + 1e-9, (name, index, cell)
+
+
+def test_links_of_a_run_lead_somewhere(built: Path):
+    checked = 0
+    for page in [built / "results" / "index.html", *sorted((built / "results").glob("*/pages/*.html"))]:
+        for link in Text(page.read_text("utf-8")).links:
+            path, _, anchor = link.partition("#")
+            target = page.parent / unquote(path) if path else page
+            assert target.is_file(), (page.name, link)
+            assert not anchor or anchor in Text(target.read_text("utf-8")).ids, (page.name, link)
+            checked += 1
+    assert checked > 300
+
+
+def test_hostile_titles_run_nothing(tmp_path: Path):
+    case = written(
+        tmp_path,
+        "  a:\n    title: '<img src=x onerror=missing()>'\n    tokens: ['<script>missing()</script>']\n    parameters: {x: [[1]]}\n",
+    )
+    page = tmp_path / "hostile.html"
+    page.write_text(page_of(case["a"])[0], "utf-8")
+    results, console = looked_at([page], tmp_path)
+    assert not console and all("error" not in result for result in results)

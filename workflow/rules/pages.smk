@@ -1,0 +1,88 @@
+"""Pages that show every multiply-add: in words, formulas and numbers, for people.
+
+All stages of a suite and its comparison -> pages/{case}.html, which needs no network and no script, and pages/{case}.md, the same as text.
+
+All comparisons -> results/index.html, the front page.
+
+One job per suite. Of a case larger than 8 tokens by 8 features the page tells the first query. Snakemake's report, which is one file
+for all, has the pages of suites with at most 8 cases.
+"""
+
+SHORT = sorted(name for name, suite in plan.suites.items() if len(suite["cases"]) <= 8)
+TEMPLATES = [
+    "workflow/report/base.html.jinja2",
+    "workflow/report/blocks.html.jinja2",
+    "workflow/report/style.css",
+]
+PAGE = "workflow/report/page.html.jinja2"
+FRONT_PAGE = "workflow/report/index.html.jinja2"
+
+
+rule pages:
+    input:
+        unpack(lambda wildcards: plan.backward(wildcards.suite)),
+        parameters="results/{suite}/parameters",
+        projections="results/{suite}/projections",
+        scores="results/{suite}/scores",
+        weights="results/{suite}/weights",
+        contexts="results/{suite}/contexts",
+        outputs="results/{suite}/outputs",
+        comparison="results/{suite}/comparison",
+        template=ancient(PAGE),
+    output:
+        directory("results/{suite}/pages"),
+    log:
+        "results/logs/{suite}/pages.log",
+    wildcard_constraints:
+        suite="|".join(sorted(set(plan.suites) - set(SHORT))) or "-",
+    conda:
+        "../../envs/attention.yaml"
+    params:
+        digits=plan.config["looks"]["digits"],
+        code=code("pages", PAGE, *TEMPLATES),
+    script:
+        "../scripts/pages.py"
+
+
+use rule pages as reported_pages with:
+    output:
+        report(
+            directory("results/{suite}/pages"),
+            patterns=["{case}.html"],
+            caption="../report/pages.rst",
+            category="Pages",
+            subcategory="{suite}",
+            labels=lambda wildcards: {
+                "case": plan.suites[wildcards.suite]["cases"][wildcards.case]["title"]
+            },
+        ),
+    wildcard_constraints:
+        suite="|".join(SHORT) or "-",
+
+
+rule front_page:
+    input:
+        summary=f"{plan.place}/summary.json",
+        environment=f"{plan.place}/environment.json",
+        parameters=expand("results/{suite}/parameters", suite=plan.suites),
+        weights=expand("results/{suite}/weights", suite=plan.suites),
+        comparisons=expand("results/{suite}/comparison", suite=plan.suites),
+        pages=expand("results/{suite}/pages", suite=plan.suites),
+        studies=expand("results/studies/{suite}/exact", suite=plan.studied),
+        citation=ancient("CITATION.cff"),
+        template=ancient(FRONT_PAGE),
+    output:
+        report(
+            f"{plan.place}/index.html",
+            caption="../report/front.rst",
+            category="Front page",
+        ),
+    log:
+        "results/logs/front_page.log",
+    localrule: True
+    conda:
+        "../../envs/attention.yaml"
+    params:
+        code=code("front_page", FRONT_PAGE, "CITATION.cff", *TEMPLATES),
+    script:
+        "../scripts/front_page.py"

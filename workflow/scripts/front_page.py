@@ -1,0 +1,47 @@
+"""Rule front_page: index.html, which leads to everything that was made."""
+
+import os
+from pathlib import Path
+
+import yaml
+
+from worked_attention.files.artifacts import logged, read_array, read_json, read_suite, write_text
+from worked_attention.pages.front import front_sections
+from worked_attention.pages.render import renderer
+
+THUMBNAIL = 16  # tokens of a map that is drawn small
+ELSEWHERE = {  # what there may be besides, made by this run or by other targets
+    "all counts": "summary.json",
+    "machine and packages": "environment.json",
+    "what lies where": "README.md",
+    "who does what with each case in each dtype": "conformance.svg",
+    "which mistake is caught by which case": "power.csv",
+    "ONNX's own tests": "onnx_node_tests/verdicts.txt",
+}
+
+with logged(snakemake.log[0]):
+    source, here = snakemake.input, Path(snakemake.output[0]).parent
+
+    def address(path: str | Path) -> str:
+        """A file, seen from where the front page lies."""
+        return Path(os.path.relpath(path, here)).as_posix()
+
+    def paged(entry: dict, suite: str, case: str) -> dict:
+        """`entry` with the address of its case's page."""
+        return {**entry, "page": address(f"results/{suite}/pages/{case}.html")}
+
+    suites = []
+    for parameters, weights, comparison in zip(source.parameters, source.weights, source.comparisons, strict=True):
+        suite, cases = read_suite(parameters)
+        told = [{**case, "comparison": read_json(Path(comparison, f"{case['name']}.json"))} for case in cases]
+        first = read_array(Path(weights, cases[0]["name"], "weights.npy")).astype(float)
+        small = first.reshape(-1, *first.shape[-2:])[0][:THUMBNAIL, :THUMBNAIL]
+        suites.append({**suite, "cases": [paged(case, suite["name"], case["name"]) for case in told], "thumbnail": small})
+    summary, environment = read_json(source.summary), read_json(source.environment)
+    errata, failures = ([paged(entry, entry["suite"], entry["case"]) for entry in summary[key]] for key in ("errata", "failures"))
+    studies = [address(path) for folder in source.studies for path in sorted(Path(folder).glob("*.csv"))]
+    beside = {words: next((at for at in (here / file, Path("results", file)) if at.is_file()), None) for words, file in ELSEWHERE.items()}
+    more = [(words, address(path)) for words, path in beside.items() if path]
+    citation = yaml.safe_load(Path(source.citation).read_text("utf-8"))
+    sections = front_sections(suites, errata, failures, environment, studies, more)
+    write_text(Path(snakemake.output[0]), renderer(source.template)(sections=sections, suites=suites, citation=citation))

@@ -1,0 +1,54 @@
+"""One query's way as a drawing: a score for each key, a weight for each score, and the values mixed by the weights."""
+
+from html import escape
+
+import numpy as np
+
+from worked_attention.pages.blocks import Picture
+from worked_attention.pages.contexts import vector
+from worked_attention.pages.projections import last_of
+from worked_attention.pages.work import Work
+
+WIDTH, ROW, TOP = 430, 30, 44  # of the drawing, of a key's row, and where the first row begins
+KEY, SCORE, BAR, LONGEST, WEIGHT, VALUE = 6, 128, 138, 70, 214, 268  # columns
+
+
+def flow(work: Work) -> Picture:
+    """The first query of the first head, from its scores to its context."""
+    used = "dropped" if "dropped" in work.arrays else "weights"
+    lead = (0,) * (work.arrays[used].ndim - 2)
+    row = (*lead, 0)
+    values, kv = last_of(work, "v"), (*lead[:-1], lead[-1] // (work.case["heads"] // work.case["kv_heads"]))
+    scores, weights = work.row("masked", row), work.row(used, row)
+    vectors = [vector(work.row(values, (*kv, j))) for j in range(len(weights))]
+    context, query, head = vector(work.row("contexts", row)), work.query(0), work.where(used, lead)
+    parts = [text(KEY, 18, "key"), text(SCORE, 18, "score", "end"), text(BAR, 18, "weight"), text(VALUE, 18, "value")]
+    for j, (score, weight) in enumerate(zip(scores, weights, strict=True)):
+        y = TOP + ROW * j
+        share = float(work.arrays[used][(*row, j)].astype(np.float64))
+        length = LONGEST * min(max(share, 0.0), 1.0) if np.isfinite(share) else 0.0
+        parts += [text(KEY, y, work.key(j)), text(SCORE, y, "masked" if score.text == "−∞" else score.text, "end")]
+        parts += [f'<rect x="{BAR}" y="{y - 12}" width="{length:.1f}" height="15" style="fill:var(--link)"/>']
+        parts += [text(WEIGHT, y, weight.text), text(VALUE, y, vectors[j])]
+    y = TOP + ROW * len(weights) + 8
+    parts += [
+        f'<path d="M{KEY} {y - 24}H{WIDTH - 6}" style="stroke:var(--soft)"/>',
+        text(KEY, y, f"context of {query}"),
+        text(VALUE, y, context, bold=True),
+    ]
+    told = "; ".join(
+        f"{work.key(j)}: score {s.text}, weight {w.text}, value {v}"
+        for j, (s, w, v) in enumerate(zip(scores, weights, vectors, strict=True))
+    )
+    said = f"Query {query}, {head}, first of all: {told}. Mixed: {context}."
+    size = f'viewBox="0 0 {WIDTH} {y + 12}" width="{WIDTH}"'
+    return Picture(
+        f'<svg {size} role="img" aria-label="{escape(said)}">{"".join(parts)}</svg>',
+        f"How query {query} mixes the values{', ' + head if head else ''}.",
+    )
+
+
+def text(x: float, y: float, words: str, anchor: str = "start", bold: bool = False) -> str:
+    """A word of the drawing."""
+    looks = f' text-anchor="{anchor}"' * (anchor != "start") + ' font-weight="bold"' * bold
+    return f'<text x="{x}" y="{y}" font-size="13"{looks}>{escape(words)}</text>'

@@ -1,0 +1,193 @@
+"""The front page: what was found, every suite with its cases one click away, studies, and what made the numbers."""
+
+from collections import Counter
+from html import escape
+from pathlib import Path
+
+import numpy as np
+
+from worked_attention.pages.blocks import Cell, Fold, Part, Picture, Printed, Section, Table, Words
+from worked_attention.pages.work import STEPS_OF
+
+VERDICTS = ("pass", "convention", "undecided", "fail", "unsupported", "not installed")
+SHOWN = 12  # rows of a table that stand open
+FEW = 8  # cases of a suite whose list stands open
+SIDE = 84  # of a thumbnail
+TELLING = ("numpy", "torch", "onnx", "onnxruntime", "jax", "python-flint", "snakemake")  # packages that make numbers
+
+
+def front_sections(suites: list[dict], errata: list[dict], failures: list[dict], environment: dict, studies: list[str], more: list) -> list:
+    """The chapters of the front page.
+
+    suites: {name, description, cases: [{name, title, comparison, page}], thumbnail: weights [Lq, Lk] or None}. errata, failures: as in
+    summary.json, each with its page. environment: environment.json. studies: tables. more: (words, file). All addresses are relative.
+    """
+    return [
+        found(suites, errata, failures),
+        Section("Suites", "suites", tuple(suite_part(suite) for suite in suites)),
+        *([Section("Studies", "studies", (study_table(studies),))] if studies else []),
+        Section("More", "more", (Table("Other files", ("address",), tuple((words, (Cell(at, at),)) for words, at in more), "what"),)),
+        Section("How these numbers were made", "made", (Words(environment_line(environment)),)),
+    ]
+
+
+def found(suites: list[dict], errata: list[dict], failures: list[dict]) -> Section:
+    """Failures, what could not be decided, printed numbers that are wrong; then who passes how many cases."""
+    blocks: list = [verdict_words(failures)]
+    if failures:
+        rows = []
+        for failure in failures:
+            text, at = link(failure)
+            rows.append((text, (Cell("page", at), Cell(failure["reference"]), Cell(failure["array"]), Cell(failure_size(failure)))))
+        blocks += cut(rows, "Comparisons that failed", ("page", "reference", "array", "by"))
+    undecided = [
+        (
+            f"{suite['name']} / {case['name']}",
+            (Cell("page", case["page"]), Cell(name), Cell(result.get("reason", ""))),
+        )
+        for suite in suites
+        for case in suite["cases"]
+        for name, result in case["comparison"]["references"].items()
+        if result["verdict"] == "undecided"
+    ]
+    if undecided:
+        blocks.append(
+            Words(f"{len(undecided)} comparisons could not be decided: the arithmetic is too coarse to tell right from wrong there.")
+        )
+        blocks += cut(undecided, "Comparisons that could not be decided", ("page", "reference", "why"))
+    checked = sum(len(case["comparison"]["claims"]) for suite in suites for case in suite["cases"])
+    if errata:
+        blocks.append(Words(f"{len(errata)} of {checked} numbers that sources print are wrong:"))
+        rows = [erratum(e) for e in errata]
+        blocks += cut(rows, "Printed numbers that are wrong", ("number", "printed", "right"))
+    elif checked:
+        blocks.append(Words(f"All {checked} numbers that sources print are right."))
+    blocks.append(references(suites))
+    return Section("What was found", "found", tuple(blocks))
+
+
+def verdict_words(failures: list[dict]) -> Words:
+    """Whether all comparisons passed, in a sentence."""
+    if failures:
+        count = len(failures)
+        return Words(f"{count} comparison{'s' * (count > 1)} failed: ours and the reference differ by more than is allowed.", "bad")
+    return Words("No comparison failed: wherever a reference can run a case by the same convention, it agrees with ours.", "good")
+
+
+def failure_size(failure: dict) -> str:
+    """By how much a comparison failed."""
+    return failure.get("reason") or f"{failure['max_abs']:.2g}, allowed {failure['gate']:.2g}"
+
+
+def link(entry: dict) -> tuple[str, str]:
+    return f"{entry['suite']} / {entry['case']}", entry["page"]
+
+
+def erratum(entry: dict) -> tuple[str, tuple[Cell, ...]]:
+    """A row for a printed number that is wrong, which leads to its line."""
+    text, at = link(entry)
+    anchor = "-".join([entry["array"], *map(str, entry["index"])])
+    number = f"{entry['array']}[{', '.join(map(str, entry['index']))}]"
+    printed, right = (entry[key].replace("-", "−") for key in ("printed", "rounded"))
+    return text, (Cell(number, f"{at}#{anchor}"), Cell("", "", "", (Printed(printed, right, False),)), Cell(right))
+
+
+def cut(rows: list, caption: str, columns: tuple[str, ...]) -> list:
+    """A table whose later rows are folded away."""
+    first = Table(caption, columns, tuple(rows[:SHOWN]), "case")
+    rest = rows[SHOWN:]
+    return [first] + ([Fold(f"{len(rest)} more", (Table(caption, columns, tuple(rest), "case"),))] if rest else [])
+
+
+def references(suites: list[dict]) -> Table:
+    """How many cases each reference passes, follows by another convention, cannot run, and so on."""
+    counts: dict[str, Counter] = {}
+    for suite in suites:
+        for case in suite["cases"]:
+            for name, result in case["comparison"]["references"].items():
+                counts.setdefault(name, Counter())[result["verdict"]] += 1
+    there = [verdict for verdict in VERDICTS if any(verdict in count for count in counts.values())]
+    unknown = {verdict for count in counts.values() for verdict in count} - set(VERDICTS)
+    if unknown:
+        raise ValueError(f"the front page knows no verdict {', '.join(sorted(unknown))}")
+    rows = []
+    for name, count in counts.items():
+        cells = [
+            Cell(str(count[verdict]) if count[verdict] else "–", "", verdict.replace(" ", "-") if count[verdict] else "")
+            for verdict in there
+        ]
+        rows.append((name, tuple(cells)))
+    return Table("Cases by reference and verdict", tuple(there), tuple(rows), "reference", "numbers")
+
+
+def suite_part(suite: dict) -> Part:
+    """One suite: a thumbnail, what it is about, what was found in it, and a link to each of its cases."""
+    cases = suite["cases"]
+    claims = [claim for case in cases for claim in case["comparison"]["claims"]]
+    wrong = sum(not claim["agrees"] for claim in claims)
+    words = f"{len(cases)} case{'s' * (len(cases) > 1)}"
+    if claims:
+        words += f"; {len(claims)} printed numbers checked, " + (f"{wrong} wrong" if wrong else "all right")
+    failed = sum(bool(case["comparison"]["first_divergence"]) for case in cases)
+    words += f"; in {failed} cases a comparison failed." if failed else "; no comparison failed."
+    rows = tuple((case["name"], (Cell(case["title"], case["page"]), Cell(mark(case), "", mark_kind(case)))) for case in cases)
+    table = Table("", ("title", "found"), rows, "case")
+    blocks: list = [Words(suite["description"])] if suite["description"] else []
+    if suite["thumbnail"] is not None:
+        blocks.insert(0, thumbnail(suite["thumbnail"], f"{suite['name']}: weights of {cases[0]['title']}, first head"))
+    blocks.append(Words(words, "bad" if failed else "note"))
+    return Part(suite["name"], (*blocks, Fold(f"The {len(cases)} cases", (table,), len(cases) <= FEW)))
+
+
+def mark(case: dict) -> str:
+    """What was found in a case, in a few words."""
+    comparison = case["comparison"]
+    wrong = sum(not claim["agrees"] for claim in comparison["claims"])
+    counts = Counter(result["verdict"] for result in comparison["references"].values())
+    said = [f"{wrong} printed numbers wrong"] * bool(wrong)
+    said += [
+        f"{counts[verdict]} {word}"
+        for verdict, word in (("fail", "failed"), ("undecided", "undecided"), ("pass", "agree"))
+        if counts[verdict]
+    ]
+    return ", ".join(said) or "compared with nobody"
+
+
+def mark_kind(case: dict) -> str:
+    return "fail" if case["comparison"]["first_divergence"] else ""
+
+
+def thumbnail(weights: np.ndarray, text: str) -> Picture:
+    """A small map of weights [Lq, Lk]."""
+    queries, keys = weights.shape
+    cell = SIDE / max(queries, keys)
+    squares = [
+        f'<rect x="{j * cell:.1f}" y="{i * cell:.1f}" width="{cell:.1f}" height="{cell:.1f}" class="{STEPS_OF["weights"](float(w), 1.0)}"/>'
+        for (i, j), w in np.ndenumerate(weights)
+    ]
+    size = f'viewBox="0 0 {keys * cell:.0f} {queries * cell:.0f}" width="{keys * cell:.0f}" height="{queries * cell:.0f}"'
+    return Picture(f'<svg {size} role="img" aria-label="{escape(text)}">{"".join(squares)}</svg>', "")
+
+
+def study_table(studies: list[str]) -> Table:
+    """A row for each study, with its figure and its table."""
+    rows = []
+    for path in studies:
+        at = Path(path)
+        rows.append(
+            (
+                f"{at.stem} of {at.parts[-3]}",
+                (Cell("figure", at.with_suffix(".svg").as_posix()), Cell("table", at.with_suffix(".csv").as_posix())),
+            )
+        )
+    return Table("Studies over the cases of a suite", ("figure", "table"), tuple(rows), "study")
+
+
+def environment_line(environment: dict) -> str:
+    """The machine and the packages, in a line."""
+    packages = {name.lower(): version for name, version in environment["packages"].items()}
+    said = [f"{name} {packages[name]}" for name in TELLING if name in packages]
+    system, commit = environment["system"], environment["git"]["commit"]
+    at = f"; commit {commit[:12]}{' with changes' if environment['git']['dirty'] else ''}" if commit else ""
+    machine = environment["cpu"]["model"] or system["machine"]
+    return f"Python {environment['python']['version']}, {', '.join(said)}; {system['name']} on {machine}{at}."

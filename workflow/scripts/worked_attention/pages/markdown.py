@@ -1,0 +1,90 @@
+"""A page as Markdown: the same blocks, for code hosts and for diffs. What comes from a suite cannot become markup."""
+
+from functools import singledispatch
+
+from worked_attention.pages.blocks import Beside, Cell, Fold, Formula, Lines, Part, Picture, Printed, Section, Table, Words, joined
+
+MARKUP = str.maketrans({letter: "\\" + letter for letter in "\\`*_{}[]<>()#+!|~&$@:"})
+
+
+def escaped(text: str) -> str:
+    """`text` with a backslash before everything that could be markup, or a link."""
+    return text.translate(MARKUP)
+
+
+def markdown(title: str, look: str, sections: list[Section]) -> str:
+    """The whole page."""
+    head = [f"# {escaped(title)}", *([escaped(look)] if look else [])]
+    return "\n\n".join(head + [drawn(section) for section in sections]) + "\n"
+
+
+def several(blocks: tuple) -> str:
+    return "\n\n".join(drawn(block) for block in blocks)
+
+
+@singledispatch
+def drawn(block: object) -> str:
+    """One block; a kind that is not known here raises TypeError."""
+    raise TypeError(f"Markdown has no form of {type(block).__name__}")
+
+
+@drawn.register
+def _(block: Section) -> str:
+    return f"## {escaped(block.title)}\n\n{several(block.blocks)}"
+
+
+@drawn.register
+def _(block: Part) -> str:
+    return f"### {escaped(block.title)}\n\n{several(block.blocks)}"
+
+
+@drawn.register
+def _(block: Fold) -> str:
+    return f"**{escaped(block.title)}**\n\n{several(block.blocks)}"
+
+
+@drawn.register
+def _(block: Beside) -> str:
+    return several(block.tables)
+
+
+@drawn.register
+def _(block: Words) -> str:
+    return escaped(block.text)
+
+
+@drawn.register
+def _(block: Formula) -> str:
+    return f"$$\n{block.tex}\n$$"
+
+
+@drawn.register
+def _(block: Picture) -> str:
+    return f"*{escaped(block.text)}*"
+
+
+@drawn.register
+def _(block: Lines) -> str:
+    lines = []
+    for line in block.lines:
+        parts = " ".join(f"{relation} {escaped(joined(terms))}" for relation, terms in line.parts)
+        lines.append(f"- {escaped(line.label)} {parts}{claims(line.printed)}")
+    return "\n".join(lines)
+
+
+@drawn.register
+def _(block: Table) -> str:
+    rows = [[escaped(block.corner), *map(escaped, block.columns)], ["---"] * (1 + len(block.columns))]
+    rows += [[escaped(label), *(cell(one) for one in cells)] for label, cells in block.rows]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"{escaped(block.caption)}\n\n{table}" if block.caption else table
+
+
+def cell(one: Cell) -> str:
+    text = escaped(one.text)
+    return (f"[{text}]({one.link})" if one.link and not one.link.startswith("#") else text) + claims(one.printed)
+
+
+def claims(printed: tuple[Printed, ...]) -> str:
+    """What sources print: ✓, or struck with the right value."""
+    return "".join(f" ✓ printed {said.text}" if said.agrees else f" ~~{said.text}~~ right: {said.right}" for said in printed)

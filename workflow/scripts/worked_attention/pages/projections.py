@@ -1,0 +1,213 @@
+"""From x to what the scores use, told: sums of products, heads, norms, rotations, the cache and appended keys."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from worked_attention.pages.blocks import Formula, Lines, Words
+from worked_attention.pages.parameters import tables
+from worked_attention.pages.work import Index, Work, folds, summed
+from worked_attention.stages.catalogue import CATALOGUE, source
+from worked_attention.stages.positions import angles, frequencies
+
+SIDES = {"q": "query", "k": "key", "v": "value"}
+POSITIONS = {"q": "query_positions", "k": "key_positions"}
+
+
+def made_from(work: Work, name: str, among: str = "") -> str:
+    """The array that `name` is made from: the last of the catalogue's list that the case has, among those whose name begins so."""
+    return [made for made in CATALOGUE[name].made_from if made in work.arrays and made.startswith(among)][-1]
+
+
+def last_of(work: Work, side: str) -> str:
+    """The form of the queries, keys or values (`side` q, k or v) that the scores and contexts use."""
+    forms = (f"{side}_extended", f"present_{side}", f"{side}_rot", f"{side}_norm", f"{side}_heads")
+    return next(form for form in forms if form in work.arrays)
+
+
+def token(work: Work, side: str, i: int) -> str:
+    """Name of token i among the queries or among the new keys."""
+    return work.query(i) if side == "q" else work.new_key(i)
+
+
+def with_sinusoids(work: Work, name: str) -> list:
+    """x plus sine and cosine of the position."""
+    x, side = made_from(work, name), "q" if name == "x_pos" else "k"
+    base, (length, width) = work.case["sinusoidal"]["base"], work.arrays[name].shape[-2:]
+    blocks: list = [
+        Formula(r"x_{p,2i} + \sin \frac{p}{b^{2i/d}} \text{ and } x_{p,2i+1} + \cos \frac{p}{b^{2i/d}}"),
+        Words(f"The base b is {base:g}, d is {width}; p is the token's position."),
+    ]
+    made = []
+    for batch in batches(work, name):
+        for i in work.some(length):
+            position, lines = work.case[POSITIONS[side]][i], []
+            for c in work.some(width, 8):
+                angle = position / base ** (2 * (c // 2) / width)
+                turned = work.free(math.cos(angle) if c % 2 else math.sin(angle))
+                function = f"{'cos' if c % 2 else 'sin'}({position} / {base:g}^({2 * (c // 2)}/{width}))"
+                before, after = work.number(x, (*batch, i, c)), work.number(name, (*batch, i, c))
+                parts = ("=", [before.text, function]), ("≈", [before.text, turned.text]), ("≈", [after.text])
+                lines.append(work.line(name, (*batch, i, c), *parts))
+            made.append((title(work, batch, f"token {token(work, side, i)} at position {position}"), [Lines(tuple(lines))]))
+    return blocks + folds(made) + tables(work, name)
+
+
+def batches(work: Work, name: str) -> list[Index]:
+    """The sequences that are told; one without an index if the case has no batch."""
+    return [(b,) for b in work.some(work.arrays[name].shape[0])] if "B" in work.case["dims"] else [()]
+
+
+def title(work: Work, batch: Index, words: str) -> str:
+    """`words` with the sequence before them, if there are several."""
+    return f"sequence {batch[0]}, {words}" if batch else words
+
+
+def projected(work: Work, name: str) -> list:
+    """Queries, keys or values: x times a weight, plus a bias; or x itself; or as the case gives them."""
+    if name in work.case["arrays"]["parameters"]:
+        return [Words("Given."), *tables(work, name)]
+    x, w, b = source(name, work.arrays), f"w_{name}", f"b_{name}"
+    letter = name.upper()
+    if w not in work.arrays:
+        return [
+            Formula(rf"{letter} = X"),
+            Words(f"The case has no {w}, so each {SIDES[name]} is its row of {x} itself."),
+            *tables(work, name),
+        ]
+    blocks = [
+        Formula(rf"{letter} = X W_{letter}^\top" + (rf" + b_{letter}" if b in work.arrays else "")),
+        Words(
+            f"Each number of a {SIDES[name]} is the row of {x} times a row of {w}, product by product"
+            + (f", plus {b}." if b in work.arrays else ".")
+        ),
+    ]
+    return blocks + folds(sums(work, name, x, w, b, name)) + tables(work, name)
+
+
+def sums(work: Work, name: str, x: str, w: str, b: str, side: str) -> list[tuple[str, list]]:
+    """(title, lines) of each token of X W^T + b."""
+    made = []
+    for batch in batches(work, name):
+        for i in work.some(work.arrays[name].shape[-2]):
+            row = work.row(x, (*batch, i))
+            lines = []
+            for c in work.some(work.arrays[name].shape[-1], 8):
+                plus = [work.number(b, (c,))] if b in work.arrays else []
+                pairs = list(zip(row, work.row(w, (c,)), strict=True))
+                lines.append(work.sum_line(name, (*batch, i, c), pairs, plus))
+            made.append((title(work, batch, f"{SIDES.get(side, 'query')} of {token(work, side, i)}"), [Lines(tuple(lines))]))
+    return made
+
+
+def split(work: Work, name: str) -> list:
+    """Heads: each takes its own columns."""
+    whole = name[0]
+    if whole not in work.arrays:
+        return [Words("Given."), *tables(work, name)]
+    heads, width = work.arrays[name].shape[-3], work.arrays[name].shape[-1]
+    if heads == 1:
+        words = f"One head, which takes all {width} columns of {whole}."
+    else:
+        last = (heads - 1) * width
+        words = f"{heads} heads of width {width}: head 0 takes columns 0 to {width - 1} of {whole}, "
+        words += f"head {heads - 1} columns {last} to {last + width - 1}."
+    return [Words(words), *tables(work, name)]
+
+
+def normed(work: Work, name: str) -> list:
+    """Each query or key divided by its size, times the gain."""
+    before, side, options = f"{name[0]}_heads", name[0], work.case["qk_norm"]
+    gain, width, eps = f"g_{name[0]}", work.arrays[name].shape[-1], options["eps"]
+    mean, size = {"rms": (True, "root mean square"), "l2": (False, "length")}[options["kind"]]
+    blocks: list = [
+        Formula(
+            r"y = \frac{x}{r} g, r = \sqrt{\frac{x_0^2 + \ldots + x_{d-1}^2}{d} + \varepsilon}"
+            if mean
+            else r"y = \frac{x}{r} g, r = \sqrt{x_0^2 + \ldots + x_{d-1}^2 + \varepsilon}"
+        ),
+        Words(f"r is the {size} of the {SIDES[side]}, ε is {eps:g}, the gain g is {gain if gain in work.arrays else '1'}."),
+    ]
+    made = []
+    for lead in work.leads(name):
+        for i in work.some(work.arrays[name].shape[-2]):
+            x = work.row(before, (*lead, i))
+            squares = float((work.arrays[before][(*lead, i)].astype(float) ** 2).sum())
+            r = work.free(math.sqrt((squares / width if mean else squares) + eps))
+            added = " + ".join(f"{number.factor}²" for number in x[:8]) + (" + …" if width > 8 else "")
+            inside = f"({added})/{width} + {eps:g}" if mean else f"{added} + {eps:g}"
+            lines = [work.line(name, (*lead, i), ("=", [f"√({inside})"]), ("≈", [r.text]), label="r")]
+            for c in work.some(width, 8):
+                terms = f"{x[c].factor} / {r.text}" + (f" × {work.number(gain, (c,)).factor}" if gain in work.arrays else "")
+                lines.append(work.line(name, (*lead, i, c), ("≈", [terms]), ("≈", [work.number(name, (*lead, i, c)).text])))
+            made.append((f"{work.where(name, lead)}, {SIDES[side]} of {token(work, side, i)}", [Lines(tuple(lines))]))
+    return blocks + folds(made) + tables(work, name)
+
+
+def rotated(work: Work, name: str) -> list:
+    """Each pair of columns turned by an angle that grows with the position."""
+    side, options = name[0], work.case["rotary"]
+    before, width = made_from(work, name), work.arrays[name].shape[-1]
+    dims = options["dims"]
+    theta, stretch = frequencies(dims, options["base"], options["scaling"])
+    positions = np.array(work.case[POSITIONS[side]])
+    turned = angles(positions, theta, np.dtype(options["angles"]))
+    half = options["pairing"] == "half"
+    pairs = [(t, t + dims // 2) if half else (2 * t, 2 * t + 1) for t in range(dims // 2)]
+    said = ", ".join(f"({a}, {b}) by θ = {work.free(theta[t]).text}" for t, (a, b) in enumerate(pairs[:8]))
+    said += " …" if len(pairs) > 8 else ""
+    words = f"Columns are turned in pairs ({options['pairing']}): {said} for each step of position; a whole turn is 6.2832."
+    words += f" Columns from {dims} on pass through." if dims < width else ""
+    words += f" Scaling {options['scaling']['rule']} by {options['scaling']['factor']:g} has slowed them down" if options["scaling"] else ""
+    words += f", and stretches cosine and sine by {work.free(stretch).text}." if stretch != 1 else "." if options["scaling"] else ""
+    blocks: list = [
+        Formula(r"y_a = x_a \cos \alpha - x_b \sin \alpha, y_b = x_a \sin \alpha + x_b \cos \alpha, \alpha = p \theta"),
+        Words(words),
+    ]
+    made = []
+    for lead in work.leads(name):
+        for i in work.some(work.arrays[name].shape[-2]):
+            lines = []
+            for t, (a, b) in enumerate(pairs[: len(pairs) if work.whole else 4]):
+                angle = float(turned[i, t])
+                cos, sin, minus = (work.free(stretch * value) for value in (math.cos(angle), math.sin(angle), -math.sin(angle)))
+                sign, product = "≈" if angle else "=", f"{positions[i]} × {work.free(theta[t]).text}"
+                told_as = f"{work.free(angle).text if angle else 0}, which is {math.degrees(angle):.1f}°: cos {cos.text}, sin {sin.text}"
+                label = f"α of columns {a} and {b}"
+                lines.append(work.line(name, (*lead, i, f"angle{t}"), (sign, [product]), (sign, [told_as]), label=label))
+                xa, xb = (work.number(before, (*lead, i, c)) for c in (a, b))
+                ya, yb = (work.number(name, (*lead, i, c)) for c in (a, b))
+                lines.append(work.line(name, (*lead, i, a), *summed([(xa, cos), (xb, minus)], [], ya)))
+                lines.append(work.line(name, (*lead, i, b), *summed([(xa, sin), (xb, cos)], [], yb)))
+            made.append(
+                (f"{work.where(name, lead)}, {SIDES[side]} of {token(work, side, i)}, position {positions[i]}", [Lines(tuple(lines))])
+            )
+    return blocks + folds(made) + tables(work, name)
+
+
+def cached(work: Work, name: str) -> list:
+    """What the cache held, and the new rows behind it."""
+    past, new = f"past_{name[-1]}", made_from(work, name, f"{name[-1]}_")
+    count, more = work.case["dims"]["Lp"], work.case["dims"]["Ln"]
+    return [
+        Words(f"The first {count} rows come from the cache ({past}), the last {more} from {new}; the next step finds all in its cache."),
+        *tables(work, name),
+    ]
+
+
+def appended(work: Work, name: str) -> list:
+    """The keys and those that the layer puts behind them."""
+    added = [f"bias_{name[0]}"] * (f"bias_{name[0]}" in work.arrays) + ["a row of zeros"] * (work.case["extra_key"] == "zero")
+    return [Words(f"The layer appends {' and '.join(added)} to each head, which every query sees."), *tables(work, name)]
+
+
+STEPS: dict[str, Callable[[Work, str], list]] = {
+    **dict.fromkeys(("x_pos", "x_kv_pos"), with_sinusoids),
+    **dict.fromkeys(("q", "k", "v"), projected),
+    **dict.fromkeys(("q_heads", "k_heads", "v_heads"), split),
+    **dict.fromkeys(("q_norm", "k_norm"), normed),
+    **dict.fromkeys(("q_rot", "k_rot"), rotated),
+    **dict.fromkeys(("present_k", "present_v"), cached),
+    **dict.fromkeys(("k_extended", "v_extended"), appended),
+}

@@ -1,0 +1,25 @@
+"""Pages as HTML: Jinja2 templates, everything escaped, one base and one style for all."""
+
+from functools import partial
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from worked_attention.pages.blocks import joined
+from worked_attention.pages.formulas import mathml
+
+
+def templates(folder: Path) -> Environment:
+    """The templates in `folder`; a name that a template misspells is an error."""
+    environment = Environment(
+        loader=FileSystemLoader(folder), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, auto_reload=False
+    )
+    environment.filters |= {"mathml": lambda tex: Markup(mathml(tex)), "joined": joined, "kind": lambda block: type(block).__name__}
+    return environment
+
+
+def renderer(template: str):
+    """render(**names) of the template at path `template`, from the folder that also holds its base."""
+    path = Path(template)
+    return partial(templates(path.parent).get_template(path.name).render)

@@ -1,0 +1,193 @@
+"""The softmax of each row, told: its maximum, exponentials, their sum, and the quotients."""
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+
+import numpy as np
+
+from worked_attention.pages.blocks import Cell, Formula, Line, Lines, Table, Words
+from worked_attention.pages.numbers import Number, told
+from worked_attention.pages.parameters import tables
+from worked_attention.pages.scores import masked_cells, pair
+from worked_attention.pages.work import WEIGHT_DIGITS, Index, Work, folds, relation, summed
+
+LARGE = 30.0  # exponentials of larger scores are not written out as they are
+KEYS = 8  # keys of a row that are told, where a case is not told whole
+FORMULAS = {
+    "plain": r"P_{ij} = \frac{e^{s_{ij}}}{\sum_l e^{s_{il}}}",
+    "plus_one": r"P_{ij} = \frac{e^{s_{ij}}}{1 + \sum_l e^{s_{il}}}",
+    "hardmax": r"P_{ij} = 1 \text{ at the first largest } s_{ij}, \text{ else } 0",
+}
+SINKS = r"P_{ij} = \frac{e^{s_{ij}}}{e^{\text{sink}} + \sum_l e^{s_{il}}}"
+EMPTY = {"zero": "0 for every key", "nan": "0/0, which is NaN", "uniform": "the same for every key", "error": "an error"}
+
+
+def weighed(work: Work, name: str) -> list:
+    """One row after the other: each query's scores become weights."""
+    kind = work.case["softmax"]
+    rows = {"plain": softmax_row, "plus_one": softmax_row, "hardmax": hardmax_row}[kind]
+    made = []
+    for lead in work.leads(name):
+        for i in work.some(work.arrays[name].shape[-2]):
+            made.append((f"{work.where(name, lead)}, query {work.query(i)}", rows(work, name, (*lead, i))))
+    blocked = masked_cells(work) & (work.arrays[name] == 0)
+    formula = SINKS if "sinks" in work.arrays else FORMULAS[kind]
+    return [Formula(formula), *folds(made), *tables(work, name, "weights", blocked)]
+
+
+def hardmax_row(work: Work, name: str, row: Index) -> list:
+    """All of it to the first largest score."""
+    scores = work.arrays["masked"][row].astype(np.float64)
+    if not (scores > -np.inf).any():
+        return [Words(f"Every key is masked; by the case's empty_row, the weights are {EMPTY[work.case['mask']['empty_row']]}.")]
+    best = int(scores.argmax())
+    said = f"The largest score is {work.number('masked', (*row, best)).text}, that of {work.key(best)}; it takes all."
+    return [Words(said), *lines(work, name, row, [])]
+
+
+def lines(work: Work, name: str, row: Index, made: list[Line]) -> list:
+    """The lines that are there, and a bare one for each weight of the row that has none."""
+    done = {line.anchor for line in made}
+    for j in work.some(work.arrays[name].shape[-1], KEYS):
+        line = work.line(name, (*row, j), ("=", [work.number(name, (*row, j)).text]), label=pair(work, row[-1], j))
+        made.append(line) if line.anchor not in done else None
+    return [Lines(tuple(made))]
+
+
+def softmax_row(work: Work, name: str, row: Index) -> list:
+    """Exponentials, their sum, the quotients; then the same with the largest score taken away first, as computers do it."""
+    scores = work.arrays["masked"][row].astype(np.float64)
+    sink = extra(work, row)
+    seen = np.flatnonzero(scores != -np.inf).tolist()
+    if not seen and (sink is None or sink == -math.inf):
+        become = EMPTY[work.case["mask"]["empty_row"]]
+        return [Words(f"Every key is masked, so there is nothing to divide by: by the case's empty_row, the weights are {become}.")]
+    if not np.isfinite(scores[seen]).all() or (sink is not None and not math.isfinite(sink) and sink > 0):
+        return [Words("This row holds NaN or ∞, which the softmax hands on."), *lines(work, name, row, [])]
+    shown = seen if work.whole else seen[:KEYS]
+    shift = max([*scores[seen], *([sink] if sink is not None else [])])
+    plain = float(np.abs(scores[seen]).max(initial=0)) <= LARGE and (sink is None or abs(sink) <= LARGE)
+    shifted, total, parts = exponentials(work, row, shown, seen, sink, shift)
+    blocks: list = []
+    made: list[Line] = []
+    if plain:
+        unshifted, sum_of_all, own_parts = exponentials(work, row, shown, seen, sink, 0.0)
+        blocks.append(exponential_table(work, row, shown, unshifted, shifted, shift, sink))
+        made.append(Line("sum of the exponentials", own_parts))
+        made += [quotient_line(work, name, (*row, j), unshifted[j], sum_of_all) for j in shown]
+        same = f"A computer takes the largest, {work.free(shift).text}, away first, so that nothing overflows; the quotients stay the same."
+        again = [Line("their sum then", parts)]
+        blocks += [Lines(tuple(made)), Words(same), Lines(tuple(again))]
+    else:
+        blocks.append(exponential_table(work, row, shown, None, shifted, shift, sink))
+        words = (
+            f"The largest, {work.free(shift).text}, is taken away first: such exponentials would be too large or too small to write down."
+        )
+        blocks.append(Words(words))
+        made.append(Line("sum of the exponentials", parts))
+        made += [quotient_line(work, name, (*row, j), shifted[j], total) for j in shown]
+        blocks.append(Lines(tuple(made)))
+    masked = [work.key(j) for j in range(len(scores)) if j not in seen]
+    if masked:
+        blocks.append(Words(f"Masked, and so without weight: {', '.join(masked[:KEYS])}{' …' if len(masked) > KEYS else ''}.", "note"))
+    return [*blocks, row_check(work, name, row, sink)]
+
+
+def extra(work: Work, row: Index) -> float | None:
+    """The logit that joins the denominator: 0 for plus_one, the head's sink, or None."""
+    if work.case["softmax"] == "plus_one":
+        return 0.0
+    return float(work.arrays["sinks"][row[-2]]) if "sinks" in work.arrays else None
+
+
+def exponentials(work: Work, row: Index, shown: list, seen: list, sink: float | None, shift: float) -> tuple[dict, Number, tuple]:
+    """e^(score - shift) by key, their sum with the sink's, and the parts of the line that adds them up."""
+    scores = work.arrays["masked"][row].astype(np.float64)
+    made = {j: one_if_zero(work, float(scores[j]) - shift) for j in shown}
+    more = [one_if_zero(work, sink - shift)] if sink is not None and sink > -math.inf else []
+    value = math.fsum([*(math.exp(float(scores[j]) - shift) for j in seen), *(math.exp(sink - shift) for _ in more)])
+    addends = [*more, *made.values()]
+    known = all(number.exact for number in addends) and len(shown) == len(seen)
+    own = sum((number.printed for number in addends), Decimal(0))
+    total = told(own, value, work.digits) if known else work.free(value)
+    parts = summed([], addends, total)
+    if len(shown) < len(seen):
+        parts = [("=", [*parts[0][1], f"… ({len(seen) - len(shown)} more)"]), parts[1]]
+    return made, total, tuple((r, tuple(t)) for r, t in parts)
+
+
+def one_if_zero(work: Work, exponent: float) -> Number:
+    """e^exponent; exactly 1 where that is 0."""
+    return told(Decimal(1), 1.0, work.digits) if exponent == 0 else work.free(math.exp(exponent))
+
+
+def exponential_table(work: Work, row: Index, shown: list, plain: dict | None, shifted: dict, shift: float, sink: float | None) -> Table:
+    """Score and exponential of each key, without and with the shift."""
+    columns = ["score s", *(["e to the s"] if plain else []), f"s − {work.free(shift).factor}", "e to that"]
+    rows = []
+    for j in shown:
+        score = work.number("masked", (*row, j))
+        less = float(work.arrays["masked"][(*row, j)]) - shift
+        cells = [score.text, *([plain[j].text] if plain else []), work.free(less).text if less else "0", shifted[j].text]
+        largest = " (largest)" if float(work.arrays["masked"][(*row, j)]) == shift else ""
+        rows.append((work.key(j) + largest, tuple(Cell(text) for text in cells)))
+    if sink is not None:
+        e = [work.free(math.exp(sink)).text] if plain else []
+        cells = [work.free(sink).text, *e, work.free(sink - shift).text, work.free(math.exp(sink - shift)).text]
+        rows.append(
+            ("1 in the denominator" if work.case["softmax"] == "plus_one" else "sink, without a value", tuple(Cell(text) for text in cells))
+        )
+    return Table("Scores and their exponentials", tuple(columns), tuple(rows), "key", "numbers")
+
+
+def quotient_line(work: Work, name: str, index: Index, e: Number, total: Number) -> Line:
+    """One exponential by the sum of all."""
+    weight = work.number(name, index)
+    exact = e.exact and total.exact
+    sign = "=" if exact and weight.exact and weight.printed * total.printed == e.printed else "≈"
+    return work.line(
+        name, index, ("=" if exact else "≈", [f"{e.text} / {total.text}"]), (sign, [weight.text]), label=pair(work, index[-2], index[-1])
+    )
+
+
+def row_check(work: Work, name: str, row: Index, sink: float | None) -> Words:
+    """What the printed weights add up to, and what the weights do."""
+    printed = [work.number(name, (*row, j)) for j in range(work.arrays[name].shape[-1])]
+    digits = sum((number.printed for number in printed), Decimal(0))
+    total = math.fsum(work.arrays[name][row].astype(float).tolist())
+    text = f"Check: the printed weights add up to {told(digits, float(digits), work.digits + 2).text}"
+    exact = work.plain(total).text
+    if sink is not None:
+        taker = {"plus_one": "the 1", "plain": "the sink"}[work.case["softmax"]]
+        return Words(f"{text}; the weights to {exact}, for the rest of 1 goes to {taker} in the denominator.", "check")
+    return Words(f"{text}, the weights themselves to {exact}.", "check")
+
+
+def dropped(work: Work, name: str) -> list:
+    """Some weights set to 0, the others made larger."""
+    p = work.case["dropout"]
+
+    def line(lead: Index, i: int, j: int) -> Line:
+        before, after = work.number("weights", (*lead, i, j), WEIGHT_DIGITS), work.number(name, (*lead, i, j))
+        if not work.arrays["dropout_keep"][(*lead, i, j)]:
+            return work.line(name, (*lead, i, j), ("=", ["0, dropped"]), label=pair(work, i, j))
+        sign = relation(before.exact and work.case["dtype"] == "float64", after, after.printed)
+        return work.line(
+            name,
+            (*lead, i, j),
+            ("=" if before.exact else "≈", [f"{before.text} / (1 − {p:g})"]),
+            (sign, [after.text]),
+            label=pair(work, i, j),
+        )
+
+    made = []
+    for lead in work.leads(name):
+        for i in work.some(work.arrays[name].shape[-2]):
+            rows = [line(lead, i, j) for j in work.some(work.arrays[name].shape[-1], KEYS)]
+            made.append((f"{work.where(name, lead)}, query {work.query(i)}", [Lines(tuple(rows))]))
+    words = f"Dropout with p = {p:g}: weights that dropout_keep keeps are divided by 1 − p, the others become 0."
+    return [Formula(r"\frac{P_{ij} \cdot \text{keep}_{ij}}{1 - p}"), Words(words), *folds(made), *tables(work, name, "weights")]
+
+
+STEPS: dict[str, Callable[[Work, str], list]] = {"weights": weighed, "dropped": dropped}
