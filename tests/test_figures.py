@@ -2,6 +2,7 @@
 
 import io
 import xml.etree.ElementTree
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -145,7 +146,7 @@ def test_digits_are_dark_on_light_and_light_on_dark():
     page = heatmaps.Page()
     m = heatmaps.maps(arrays, LOOKS)[1]
     page.panel(0, 0, m.values[0, 0], m.hatched[0, 0], m.scale, heatmaps.Grid(["q"], ["k0", "k1"], (0.5, 0.4), 3))
-    words = {colour: len(lines) for colour, lines in page.words.items()}
+    words = dict(Counter(word.color for word in page.words))
     assert words == {"black": 3, "white": 1}  # 0.000 and two names of keys; 1.000
 
 
@@ -204,7 +205,14 @@ def test_same_bytes_each_time():
     assert draw(case, arrays) == draw(case, arrays)
     svg, png = draw(case, arrays)
     assert b"<dc:date>" not in svg and png.startswith(b"\x89PNG")
-    assert b"<text" not in svg, "text is outlined, so that it looks the same wherever it is opened"
+
+
+def test_words_of_an_svg_are_text_and_few_bytes():
+    case, arrays = example((2, 3, 3), title="Zwei <b> & 注意力")
+    svg, png = draw(case, arrays, {**LOOKS, "digits": 4})
+    words = [element.text for element in xml.etree.ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+    assert "Zwei <b> & 注意力" in words and "head 1" in words and heatmaps.rounded(arrays["weights"][0, 0, 0].item(), 4) in words
+    assert len(svg) <= 60_000 and len(png) < 100_000
 
 
 def test_overview(written):
@@ -221,3 +229,35 @@ def test_overview(written):
     assert "head 7" in written and "head 8" not in written
     assert "Drawn: the first 24 of 26 cases." in written
     heatmaps.write_svg(heatmaps.overview_figure({"name": "suite", "description": ""}, []), io.BytesIO())
+
+
+@pytest.fixture
+def no_other_fonts(monkeypatch):
+    """A machine that has no fonts but ours."""
+    for cached in (heatmaps.font_of, heatmaps._outline):
+        cached.cache_clear()
+    monkeypatch.setattr(heatmaps, "_system_fonts", lambda: [])
+    yield
+    for cached in (heatmaps.font_of, heatmaps._outline):
+        cached.cache_clear()
+
+
+def test_letters_that_no_font_has_are_told(no_other_fonts, written, capsys):
+    case, arrays = example((1, 2, 2), tokens=["我", "é"], key_tokens=["a", "b"])
+    svg, _ = draw(case, arrays)
+    note = "No font of this machine has U+6211: boxes in the PNG, letters in the SVG."
+    assert note in " ".join(written) and note in capsys.readouterr().err
+    assert "我" in svg.decode("utf-8")
+    written.clear()
+    draw(*example((1, 2, 2), title="Żółw, naïve, αβγ"))
+    assert "No font" not in " ".join(written)
+
+
+def test_a_missing_letter_is_taken_from_another_font():
+    found = heatmaps.font_of("我", heatmaps.REGULAR)
+    if found is None:
+        pytest.skip("no font of this machine has Chinese letters")
+    points, _ = heatmaps._outline("a我b", heatmaps.REGULAR)
+    alone = [heatmaps._outline(letter, heatmaps.REGULAR)[0] for letter in "a我b"]
+    assert found is not heatmaps.REGULAR and len(points) == sum(map(len, alone))
+    assert points[:, 0].max() > 2 * alone[0][:, 0].max()

@@ -2,14 +2,19 @@
 
 Rows are queries, columns are keys with their names on top. Weights have one scale, 0 to 1, in every figure; scores have one scale per
 case, symmetric around 0. Masked cells are hatched and hold no digits. Everything is placed by hand, in inches from the top left corner
-of the page, and words are drawn as outlines: matplotlib's own layout and text would take several times as long as all the rest.
+of the page: matplotlib's own layout would take several times as long as all the rest. In PNG files words are outlines; in SVG files they
+stay text, which can be searched, copied and read aloud, and for which a browser finds a font that has its letters.
 """
 
 import math
+import sys
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
+from html import escape
+from io import BytesIO
+from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,13 +24,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
+from matplotlib.font_manager import FontProperties, findSystemFonts
+from matplotlib.ft2font import FT2Font
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 from matplotlib.textpath import text_to_path
 
+from worked_attention.pages.numbers import rounded
+
 matplotlib.rcdefaults()  # the same figures whatever a user's own matplotlibrc says
-matplotlib.rcParams.update({"svg.hashsalt": "attention", "hatch.linewidth": 0.5})
+matplotlib.rcParams.update({"svg.hashsalt": "attention", "svg.fonttype": "none", "hatch.linewidth": 0.5})
 FONTS = Path(matplotlib.get_data_path(), "fonts", "ttf")  # named by file, so that no other DejaVu of the machine is taken
 REGULAR, BOLD = (FontProperties(fname=FONTS / file) for file in ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf"))
 
@@ -35,17 +43,8 @@ PANEL, SMALL, NAMES = 2.6, 1.2, 1.8  # inches: longer side of a panel without di
 MARGIN, GAP, LINE = 0.2, 0.3, 0.19  # inches: page edge, space between panels, height of a line of text
 EM, MIDDLE = 0.6 / 72, 0.36 / 72  # inches per point of size: width of a usual letter, half the height of a digit
 BAR = 0.4  # inches: least height of a colour bar
+FAMILIES = "DejaVu Sans, Verdana, Noto Sans, Noto Sans CJK TC, PingFang TC, Microsoft JhengHei, sans-serif"  # of words in SVG
 INK, GREY, MASKED = "black", "#555555", "#eeeeee"
-
-
-def rounded(value: float, digits: int) -> str:
-    """`value` with so many decimals, half away from zero on its exact decimal expansion, as in school; never "-0.000"."""
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else str(value)
-    if abs(value) >= 1e5:
-        return f"{value:.1e}".replace("e+", "e")
-    text = format(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP), "f")
-    return text if any(digit in text for digit in "123456789") else text.lstrip("-")
 
 
 @dataclass(frozen=True)
@@ -142,9 +141,49 @@ class Grid:
 
 @lru_cache(4096)
 def _outline(text: str, font: FontProperties) -> tuple[np.ndarray, np.ndarray]:
-    """Points [n, 2] and codes [n] of the text's outline at a size of one point, in inches: once for PNG and SVG, and for all figures."""
-    points, codes = text_to_path.get_text_path(font, text, ismath=False)
-    return np.reshape(points, (-1, 2)) / (72 * text_to_path.FONT_SCALE), np.array(codes, dtype=np.uint8)
+    """Points [n, 2] and codes [n] of the text's outline at a size of one point, in inches, once for all figures.
+
+    Letters that `font` lacks are taken from a font of the system that has them; if none has, they are the boxes of `font`.
+    """
+    points, codes, start = [np.empty((0, 2))], [np.empty(0)], 0.0
+    for found, letters in groupby(text, lambda letter: font_of(letter, font)):
+        run, used = "".join(letters), found or font
+        outline, kinds = text_to_path.get_text_path(used, run, ismath=False)
+        points.append(np.reshape(outline, (-1, 2)) + [start, 0])
+        codes.append(kinds)
+        start += (
+            text_to_path.get_text_width_height_descent(run, used, ismath=False)[0] * text_to_path.FONT_SCALE / used.get_size_in_points()
+        )
+    return np.concatenate(points) / (72 * text_to_path.FONT_SCALE), np.concatenate(codes).astype(np.uint8)
+
+
+@lru_cache(4096)
+def font_of(letter: str, font: FontProperties) -> FontProperties | None:
+    """`font` if it has the letter, else the first of the system's fonts that does; None if there is none."""
+    if ord(letter) in _letters(font.get_file()):
+        return font
+    return next((FontProperties(fname=path) for path in _system_fonts() if ord(letter) in _letters(path)), None)
+
+
+@lru_cache
+def _system_fonts() -> list[str]:
+    """Fonts of the system in a fixed order, those for Chinese, Japanese and Korean first; looked for only where a letter is missing."""
+    return sorted(findSystemFonts(), key=lambda path: ("CJK" not in path, path))
+
+
+@lru_cache
+def _letters(path: str) -> frozenset[int]:
+    """The letters that a font can draw as outlines; none if it holds pictures only."""
+    try:
+        font = FT2Font(path)
+    except RuntimeError:  # a file that FreeType cannot read
+        return frozenset()
+    return frozenset(font.get_charmap()) if font.scalable else frozenset()
+
+
+def undrawn(words: Iterable[str]) -> str:
+    """The letters of `words` that no font of this machine has, each once."""
+    return "".join(dict.fromkeys(letter for text in words for letter in text if font_of(letter, REGULAR) is None))
 
 
 def _width(lines: list[str], size: float = 8, font: FontProperties = REGULAR) -> float:
@@ -175,22 +214,53 @@ def _grid(case: dict, shown: list[Map], digits: int) -> Grid:
     return Grid(*names, (min(0.3, PANEL / keys), min(0.3, PANEL / queries)))
 
 
+@dataclass(frozen=True)
+class Word:
+    """A line of text on a page: where it is anchored (in inches), its size in points, and its looks."""
+
+    x: float
+    y: float
+    text: str
+    size: float
+    anchor: float
+    color: str
+    bold: bool
+    upright: bool
+
+    def svg(self) -> str:
+        """As an SVG element, in points."""
+        x, y, down = 72 * self.x, 72 * self.y, 72 * MIDDLE * self.size
+        turned = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if self.upright else ""
+        anchor = {0: "", 0.5: ' text-anchor="middle"', 1: ' text-anchor="end"'}[self.anchor]
+        looks = f' fill="{self.color}"' * (self.color != INK) + ' font-weight="bold"' * self.bold
+        return f'<text x="{x:.1f}" y="{y + down:.1f}" font-size="{self.size:g}"{anchor}{looks}{turned}>{escape(self.text)}</text>'
+
+
+class Sheet(Figure):
+    """A figure whose words are told apart from it."""
+
+    words: tuple[Word, ...] = ()
+    outlines: tuple[PathPatch, ...] = ()
+
+
 class Page:
     """A figure drawn on in inches, x to the right and y down from the top left corner."""
 
     def __init__(self) -> None:
-        self.figure = Figure(facecolor="white")
+        self.figure = Sheet(facecolor="white")
         self.axes = self.figure.add_axes((0, 0, 1, 1))
         self.axes.set_axis_off()
         self.axes.autoscale(False)
-        self.words: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}  # outlines by colour
+        self.words: list[Word] = []
 
     def cut(self, width: float, height: float) -> Figure:
         """The figure, all words on it, cut to its size."""
-        for color, lines in self.words.items():
+        outlines = []
+        for color in dict.fromkeys(word.color for word in self.words):
+            lines = [_placed(word) for word in self.words if word.color == color]
             points, codes = (np.concatenate(parts) for parts in zip(*lines, strict=True))
-            points = np.round(points * 7200) / 7200  # hundredths of a point make short numbers in the SVG
-            self.axes.add_artist(PathPatch(Outline(points, codes), facecolor=color, linewidth=0, zorder=3))
+            outlines.append(self.axes.add_artist(PathPatch(Outline(points, codes), facecolor=color, linewidth=0, zorder=3)))
+        self.figure.words, self.figure.outlines = tuple(self.words), tuple(outlines)
         width, height = round(width, 2), round(height, 2)
         self.figure.set_size_inches(width, height)
         self.axes.set(xlim=(0, width), ylim=(height, 0))
@@ -198,10 +268,7 @@ class Page:
 
     def text(self, x: float, y: float, text: str, size: float = 8, anchor: float = 0.5, font=REGULAR, color=INK, upright=False) -> None:
         """One line of text on the height y: from x (anchor 0), centred on x (0.5) or ending there (1); `upright`, it reads upwards."""
-        points, codes = _outline(text, font)
-        right, up = (points * size - [anchor * _width([text], size, font), MIDDLE * size]).T
-        right, up = (-up, right) if upright else (right, up)
-        self.words.setdefault(color, []).append((np.stack([x + right, y - up], axis=-1), codes))
+        self.words.append(Word(x, y, text, size, anchor, color, font is BOLD, upright))
 
     def paragraph(self, y: float, text: str, width: float, size: float, **looks) -> float:
         """Text from the left margin at `y`, broken to fit the page's `width`; returns where the next line goes."""
@@ -263,6 +330,15 @@ class Page:
             self.text(x + 0.21, at, rounded(value, digits).replace("-", "−"), 7.5, 0)
 
 
+def _placed(word: Word) -> tuple[np.ndarray, np.ndarray]:
+    """Points [n, 2] and codes [n] of the outline of a word on its page, in inches."""
+    font = BOLD if word.bold else REGULAR
+    points, codes = _outline(word.text, font)
+    right, up = (points * word.size - [word.anchor * _width([word.text], word.size, font), MIDDLE * word.size]).T
+    right, up = (-up, right) if word.upright else (right, up)
+    return np.stack([word.x + right, word.y - up], axis=-1), codes
+
+
 def _boxes(x: float, y: float, shape: tuple[int, int], cell: tuple[float, float]) -> np.ndarray:
     """Corners [Lq*Lk, 4, 2] of cells, row by row."""
     i, j = (index.reshape(-1, 1) for index in np.indices(shape))
@@ -308,7 +384,7 @@ def case_figure(case: dict, whole: list[Map], looks: dict) -> Figure:
             page.colour_bar(bar, y, max(grid.height, BAR), m.scale, looks["digits"])
             y += max(grid.height, BAR) + 0.1
     y += LINE
-    for note in _notes(whole, shown):
+    for note in [*_notes(whole, shown), *_boxes_note(page)]:
         y = page.paragraph(y, note, width, 7.5, color=GREY)
     return page.cut(width, y + MARGIN)
 
@@ -326,6 +402,17 @@ def _notes(whole: list[Map], shown: list[Map]) -> list[str]:
     axes = zip(("sequences", "heads", "queries", "keys"), shown[0].values.shape, whole[0].values.shape, strict=True)
     missing = [f"the first {n} of {all_of_them} {axis}" for axis, n, all_of_them in axes if n < all_of_them]
     return notes + ([f"Drawn: {', '.join(missing)}."] if missing else [])
+
+
+def _boxes_note(page: Page) -> list[str]:
+    """A warning, also for the log, if the page has letters that no font of this machine has."""
+    letters = undrawn(word.text for word in page.words)
+    if not letters:
+        return []
+    codes = ", ".join(f"U+{ord(letter):04X}" for letter in letters[:8])
+    note = f"No font of this machine has {codes}{' ...' if len(letters) > 8 else ''}: boxes in the PNG, letters in the SVG."
+    print(f"{page.figure.get_label()}: {note}", file=sys.stderr)
+    return [note]
 
 
 def overview_figure(suite: dict, cases: list[tuple[dict, Map]]) -> Figure:
@@ -369,6 +456,8 @@ def overview_figure(suite: dict, cases: list[tuple[dict, Map]]) -> Figure:
     y += LINE
     if any(m.hatched.any() for _, m in rows):
         y = page.paragraph(y, "Hatched cells are masked.", width, 7.5, color=GREY)
+    for note in _boxes_note(page):
+        y = page.paragraph(y, note, width, 7.5, color=GREY)
     if len(cases) > CASES:
         y = page.paragraph(y, f"Drawn: the first {CASES} of {len(cases)} cases.", width, 7.5, color=GREY)
     return page.cut(width, y + MARGIN)
@@ -381,5 +470,14 @@ def write_png(figure: Figure, file: BinaryIO, dpi: int) -> None:
 
 
 def write_svg(figure: Figure, file: BinaryIO) -> None:
-    """Write `figure` as SVG, the same bytes each time, its label as title."""
-    FigureCanvasSVG(figure).print_svg(file, metadata={"Title": figure.get_label(), "Date": None, "Creator": None})
+    """Write `figure` as SVG, the same bytes each time, its label as title and its words as text."""
+    words, outlines = (figure.words, figure.outlines) if isinstance(figure, Sheet) else ((), ())
+    for outline in outlines:
+        outline.set_visible(False)
+    drawn = BytesIO()
+    FigureCanvasSVG(figure).print_svg(drawn, metadata={"Title": figure.get_label(), "Date": None, "Creator": None})
+    for outline in outlines:
+        outline.set_visible(True)
+    body, end, rest = drawn.getvalue().decode("utf-8").rpartition("</svg>")
+    text = "\n".join([f'<g font-family="{FAMILIES}">', *(word.svg() for word in words), "</g>\n"]) if words else ""
+    file.write((body + text + end + rest).encode("utf-8"))
