@@ -145,7 +145,7 @@ def test_digits_are_dark_on_light_and_light_on_dark():
     arrays["weights"] = np.array([[[0.0, 1.0]]])
     page = heatmaps.Page()
     m = heatmaps.maps(arrays, LOOKS)[1]
-    page.panel(0, 0, m.values[0, 0], m.hatched[0, 0], m.scale, heatmaps.Grid(["q"], ["k0", "k1"], (0.5, 0.4), 3))
+    page.panel(0, 0, m, (0, 0), heatmaps.Grid(["q"], ["k0", "k1"], (0.5, 0.4), 3))
     words = dict(Counter(word.color for word in page.words))
     assert words == {"black": 3, "white": 1}  # 0.000 and two names of keys; 1.000
 
@@ -229,6 +229,17 @@ def test_overview(written):
     assert "head 7" in written and "head 8" not in written
     assert "Drawn: the first 24 of 26 cases." in written
     heatmaps.write_svg(heatmaps.overview_figure({"name": "suite", "description": ""}, []), io.BytesIO())
+
+
+def test_a_wrong_printed_number_is_struck_below_the_right_one(written):
+    case, arrays = example((1, 2, 2))
+    right = heatmaps.rounded(arrays["weights"][0, 0, 1].item(), 2)
+    claims = [{"array": "weights", "at": [0, 0], "values": ["9.99", right]}]
+    heatmaps.case_figure(case, heatmaps.maps(arrays, LOOKS, claims), LOOKS)
+    assert written.count("9.99") == 1 and right not in written and "Struck is what the source prints" in " ".join(written)
+    written.clear()
+    heatmaps.case_figure(case, heatmaps.maps(arrays, LOOKS, claims[:0]), LOOKS)
+    assert "9.99" not in written and "Struck" not in " ".join(written)
 
 
 @pytest.fixture

@@ -6,6 +6,11 @@ import pytest
 import torch
 
 from worked_attention.cases.options import schema
+from worked_attention.pages import backward as page_backward
+from worked_attention.pages import case_page
+from worked_attention.pages import projections as page_projections
+from worked_attention.pages import scores as page_scores
+from worked_attention.pages import weights as page_weights
 from worked_attention.referee.bounds import backward as bounds_backward
 from worked_attention.referee.bounds import projections as bounds_projections
 from worked_attention.referee.bounds import weights as bounds_weights
@@ -30,8 +35,11 @@ TABLES: dict[str, dict[str, dict]] = {
         "bounds.backward": bounds_backward.SOFTMAX,
         "truth.weights": truth_weights.SOFTMAX,
         "torch_manual": torch_manual.SOFTMAX,
+        "pages.weights": page_weights.ROWS,
+        "pages.weights (formula)": page_weights.FORMULAS,
+        "pages.case_page": case_page.KINDS,
     },
-    "mask.empty_row": {"stages.weights": weights.EMPTY_ROW, "truth.weights": truth_weights.EMPTY_ROW},
+    "mask.empty_row": {"pages.weights": page_weights.EMPTY, "stages.weights": weights.EMPTY_ROW, "truth.weights": truth_weights.EMPTY_ROW},
     "mask.diagonal": {"stages.masks": masks.DIAGONAL, "truth.masks": truth_masks.LAST},
     "mask.causal": {"truth.masks": truth_masks.OWN},
     "rotary.pairing": {"stages.positions": positions.PAIRING, "truth.positions": truth_positions.PAIRS},
@@ -42,9 +50,14 @@ TABLES: dict[str, dict[str, dict]] = {
         "torch_tools": {rule: route for rule, route in torch_tools.RULES.items() if rule},
     },
     "alibi.slopes": {"stages.positions": positions.SLOPES, "truth.positions": truth_positions.SLOPES},
-    "alibi.form": {"stages.positions": positions.STEPS, "truth.positions": truth_positions.STEPS},
+    "backward": {"pages.backward": page_backward.BEGINNINGS},
+    "alibi.form": {"pages.scores": page_scores.ALIBI, "stages.positions": positions.STEPS, "truth.positions": truth_positions.STEPS},
     "t5.direction": {"stages.positions": positions.DIRECTION, "truth.positions": truth_positions.SIDES},
-    "qk_norm.kind": {"stages.projections": projections.SHARED, "truth.projections": truth_projections.SHARE},
+    "qk_norm.kind": {
+        "pages.projections": page_projections.NORMS,
+        "stages.projections": projections.SHARED,
+        "truth.projections": truth_projections.SHARE,
+    },
     "qk_norm.zero_vector": {"stages.projections": projections.ZERO_VECTOR, "truth.projections": truth_projections.ZERO_VECTOR},
     "dtype": {"stages.dtypes": DTYPES, "torch_tools": torch_tools.DTYPES, "truth.positions": truth_positions.FORMATS},
 }
@@ -59,7 +72,6 @@ ALIKE = {  # kinds that are another option's, or that no route branches on but t
     "rotary.angles": "dtype",
     "mask.window.align": "mask.causal",
     "extra_key": None,  # a zero key or none
-    "backward": None,  # from ones or from what is given
 }
 
 

@@ -238,6 +238,11 @@ def test_masked_keys_are_shown_as_masked(cases: dict):
     assert "weights-0-0-1" not in Text(page).lines
 
 
+def test_a_bias_is_told_term_by_term(cases: dict):
+    line = Text(page_of(cases["scores/every_bias"])[0]).lines["bias-0-0-1"]
+    assert line == "1 → 2 = bias_table 0 + mask_add 0.25 + 0.25 × (−1) + t5_table[bucket 5 of distance 1, head 0] = 0 + 0.25 − 0.25 + 5 = 5"
+
+
 # Writing
 
 

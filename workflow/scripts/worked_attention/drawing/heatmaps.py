@@ -10,7 +10,7 @@ import math
 import sys
 import textwrap
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from html import escape
 from io import BytesIO
@@ -31,6 +31,7 @@ from matplotlib.path import Path as Outline
 from matplotlib.textpath import text_to_path
 
 from worked_attention.pages.numbers import rounded
+from worked_attention.referee.compare import check_claim
 
 matplotlib.rcdefaults()  # the same figures whatever a user's own matplotlibrc says
 matplotlib.rcParams.update({"svg.hashsalt": "attention", "svg.fonttype": "none", "hatch.linewidth": 0.5})
@@ -45,6 +46,9 @@ EM, MIDDLE = 0.6 / 72, 0.36 / 72  # inches per point of size: width of a usual l
 BAR = 0.4  # inches: least height of a colour bar
 FAMILIES = "DejaVu Sans, Verdana, Noto Sans, Noto Sans CJK TC, PingFang TC, Microsoft JhengHei, sans-serif"  # of words in SVG
 INK, GREY, MASKED = "black", "#555555", "#eeeeee"
+
+
+Index = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -65,13 +69,14 @@ class Scale:
 
 @dataclass(frozen=True)
 class Map:
-    """One kind of heatmap of a case: `values` and where they are `hatched`, both [B, H, Lq, Lk]."""
+    """One kind of heatmap of a case: `values` and where they are `hatched`, both [B, H, Lq, Lk], and what is `printed` wrongly there."""
 
     name: str
     formula: str
     values: np.ndarray
     hatched: np.ndarray
     scale: Scale
+    printed: dict[Index, str] = field(default_factory=dict)
 
     def first(self, sequences: int) -> "Map":
         """As much of it as is drawn."""
@@ -79,12 +84,20 @@ class Map:
         return replace(self, values=self.values[some], hatched=self.hatched[some])
 
 
-def maps(arrays: dict[str, np.ndarray], looks: dict) -> list[Map]:
+def misprints(claims: list[dict], name: str, array: np.ndarray) -> dict[Index, str]:
+    """What sources print wrongly of array `name` [..., H, Lq, Lk], by index [B, H, Lq, Lk]."""
+    found = [value for claim in claims if claim["array"] == name for value in check_claim(claim, array)]
+    batch = (0,) * (4 - array.ndim)
+    return {(*batch, *value["index"]): value["printed"].replace("-", "−") for value in found if not value["agrees"]}
+
+
+def maps(arrays: dict[str, np.ndarray], looks: dict, claims: list[dict] | tuple = ()) -> list[Map]:
     """The scores and the weights of a case, as far as it has them.
 
     arrays: of `qk`, `scaled`, `masked`, `keep` (boolean, True = attend) and `weights`, each [..., H, Lq, Lk], any float dtype.
-    looks: {weights, scores}, names of colour maps. Masked is where `keep` is False or `masked` is -inf.
+    looks: {weights, scores}, names of colour maps. Masked is where `keep` is False or `masked` is -inf. claims: as in case.json.
     """
+    wrong = {name: misprints(claims, name, arrays[name]) for name in ("scaled", "weights") if name in arrays}
     arrays = {name: a.astype(bool if name == "keep" else float).reshape(-1, *a.shape[-3:]) for name, a in arrays.items()}
     shape = next((a.shape for name, a in arrays.items() if name in ("scaled", "weights")), None)
     if shape is None:
@@ -92,17 +105,19 @@ def maps(arrays: dict[str, np.ndarray], looks: dict) -> list[Map]:
     masked = ~np.broadcast_to(arrays.get("keep", True), shape) | np.isneginf(arrays.get("masked", 0.0))
     found = []
     if "scaled" in arrays:
-        scores, name = arrays["scaled"], "scaled scores"
+        scores, name, printed = arrays["scaled"], "scaled scores", wrong["scaled"]
         formula = "scale × query · key" if "qk" in arrays else "as given"
         entering = arrays.get("masked", scores)
         if not np.array_equal(entering[~masked], scores[~masked], equal_nan=True):
-            scores, name, formula = entering, "scores", "scaled, then softcap and bias"
+            scores, name, formula, printed = entering, "scores", "scaled, then softcap and bias", {}
         seen = np.abs(scores[~masked & np.isfinite(scores)])
         largest = seen.max(initial=0) or 1.0
-        found.append(Map(name, formula, scores, masked, Scale(looks["scores"], -largest, largest)))
+        found.append(Map(name, formula, scores, masked, Scale(looks["scores"], -largest, largest), printed))
     if "weights" in arrays:
         weights = arrays["weights"]  # a convention for rows without any key may give masked cells weight: then it is shown
-        found.append(Map("weights", "softmax of each row", weights, masked & (weights == 0), Scale(looks["weights"], 0.0, 1.0)))
+        found.append(
+            Map("weights", "softmax of each row", weights, masked & (weights == 0), Scale(looks["weights"], 0.0, 1.0), wrong["weights"])
+        )
     return found
 
 
@@ -277,8 +292,12 @@ class Page:
             y += LINE * max(1, size / 10)
         return y
 
-    def panel(self, x: float, y: float, values: np.ndarray, hatched: np.ndarray, scale: Scale, grid: Grid) -> None:
-        """One heatmap whose first cell starts at (x, y), names of the keys on top."""
+    def panel(self, x: float, y: float, m: Map, lead: tuple[int, int], grid: Grid) -> None:
+        """The heatmap of one sequence and head (`lead`), whose first cell starts at (x, y), names of the keys on top.
+
+        Below a number that sources print wrongly stands, struck, what they print.
+        """
+        values, hatched, scale = m.values[lead], m.hatched[lead], m.scale
         colours = scale.rgba(values, hatched)
         width, height = grid.cell
         if max(values.shape) > TOKENS_WITH_DIGITS:
@@ -293,7 +312,13 @@ class Page:
             for i, j in np.argwhere(~hatched):
                 text = rounded(values[i, j].item(), grid.digits).replace("-", "−")
                 ink = "white" if colours[i, j, :3] @ (0.299, 0.587, 0.114) < 0.5 else INK
-                self.text(x + (j + 0.5) * width, y + (i + 0.5) * height, text, color=ink)
+                printed = m.printed.get((*lead, int(i), int(j)))
+                middle, centre = x + (j + 0.5) * width, y + (i + 0.5) * height
+                self.text(middle, centre - (0.08 if printed else 0), text, color=ink)
+                if printed:
+                    half = _width([printed], 7) / 2 + 0.02
+                    self.text(middle, centre + 0.1, printed, 7, color=ink)
+                    self.axes.plot((middle - half, middle + half), (centre + 0.1, centre + 0.1), color=ink, linewidth=0.8, zorder=4)
         for j in _some(grid.keys, width):
             if grid.upright:
                 self.text(x + (j + 0.5) * width, y - 0.05, grid.keys[j], anchor=0, upright=True)
@@ -378,7 +403,7 @@ def case_figure(case: dict, whole: list[Map], looks: dict) -> Figure:
                 x = left + head * (grid.width + GAP)
                 page.text(x + grid.width / 2, y - grid.above - 1.3 * LINE, f"head {head}", 9)
                 page.text(x + grid.width / 2, y - grid.above - 0.4 * LINE, "key j", 7.5, color=GREY)
-                page.panel(x, y, m.values[sequence, head], m.hatched[sequence, head], m.scale, grid)
+                page.panel(x, y, m, (sequence, head), grid)
             page.queries(left, y, grid)
             page.text(MARGIN + LINE / 2, y + grid.height / 2, "query i", 7.5, color=GREY, upright=True)
             page.colour_bar(bar, y, max(grid.height, BAR), m.scale, looks["digits"])
@@ -399,6 +424,7 @@ def _heading(page: Page, case: dict, what: str, width: float) -> float:
 def _notes(whole: list[Map], shown: list[Map]) -> list[str]:
     """What a reader must know to read the figure right: hatching, and what is not drawn."""
     notes = ["Hatched cells are masked."] if any(m.hatched.any() for m in shown) else []
+    notes += ["Struck is what the source prints; above it stands what is right."] if any(m.printed for m in shown) else []
     axes = zip(("sequences", "heads", "queries", "keys"), shown[0].values.shape, whole[0].values.shape, strict=True)
     missing = [f"the first {n} of {all_of_them} {axis}" for axis, n, all_of_them in axes if n < all_of_them]
     return notes + ([f"Drawn: {', '.join(missing)}."] if missing else [])
@@ -448,7 +474,7 @@ def overview_figure(suite: dict, cases: list[tuple[dict, Map]]) -> Figure:
         for n, (line, colour) in enumerate([(case["name"], INK), *((line, GREY) for line in title)]):
             page.text(MARGIN, y + grid.height / 2 + (n - len(title) / 2) * 0.15, line, 8, 0, color=colour)
         for head in range(m.values.shape[1]):
-            page.panel(left + head * (SMALL + GAP), y, m.values[0, head], m.hatched[0, head], m.scale, grid)
+            page.panel(left + head * (SMALL + GAP), y, replace(m, printed={}), (0, head), grid)
         page.queries(left, y, grid)
         if i == 0:
             page.colour_bar(bar, y, SMALL, m.scale, 1)

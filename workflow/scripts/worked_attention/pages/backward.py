@@ -14,6 +14,7 @@ from worked_attention.pages.work import Index, Work, folds
 from worked_attention.stages.catalogue import source
 
 Pairs = list[tuple[Number, Number]]
+BEGINNINGS = {"given": "as the case gives it (upstream)", "ones": "1 everywhere: the loss is the sum of all outputs"}
 FIRST = 2  # rows and columns that are told of a case that is not told whole
 
 
@@ -42,7 +43,7 @@ def samples(work: Work) -> list[Index]:
 
 def given(work: Work, name: str) -> list:
     """Where it starts."""
-    words = "as the case gives it (upstream)" if work.case["backward"] == "given" else "1 everywhere: the loss is the sum of all outputs"
+    words = BEGINNINGS[work.case["backward"]]
     return [Words(f"The gradient of the loss at the output, {words}."), *tables(work, name)]
 
 

@@ -25,6 +25,7 @@ TITLES = {
     "outputs": "Output",
     "backward": "Gradients",
 }
+KINDS = {"plain": "softmax", "plus_one": "softmax-plus-one", "hardmax": "hardmax"}
 BEGINNINGS = {
     "x": "the inputs x",
     "qkv": "queries, keys and values",
@@ -126,7 +127,7 @@ def whole_formula(work: Work) -> str:
     scores = "S" if case["begins_at"] == "scaled" else scores
     scores = rf"c \cdot \tanh ({scores} / c)" if case["softcap"] else scores
     scores += r" + \text{bias}" * ("bias" in work.arrays) + r", \text{masked}" * ("keep" in work.arrays)
-    kind = {"plain": "softmax", "plus_one": "softmax-plus-one", "hardmax": "hardmax"}[case["softmax"]]
+    kind = KINDS[case["softmax"]]
     values = " V" if "contexts" in work.arrays else ""
     last = r" W_O^\top" * ("w_o" in work.arrays) + " + b_O" * ("b_o" in work.arrays)
     return rf"\text{{{kind}}}({scores}){values}" if not last else rf"\text{{concat}}_h(\text{{{kind}}}({scores}){values}){last}"

@@ -9,9 +9,10 @@ from worked_attention.pages.blocks import Formula, Lines, Words
 from worked_attention.pages.parameters import tables
 from worked_attention.pages.work import Index, Work, folds, summed
 from worked_attention.stages.catalogue import CATALOGUE, source
-from worked_attention.stages.positions import angles, frequencies
+from worked_attention.stages.positions import PAIRING, angles, frequencies
 
 SIDES = {"q": "query", "k": "key", "v": "value"}
+NORMS = {"rms": (True, "root mean square"), "l2": (False, "length")}  # whether the squares are averaged, and what their root is called
 POSITIONS = {"q": "query_positions", "k": "key_positions"}
 
 
@@ -120,7 +121,7 @@ def normed(work: Work, name: str) -> list:
     """Each query or key divided by its size, times the gain."""
     before, side, options = f"{name[0]}_heads", name[0], work.case["qk_norm"]
     gain, width, eps = f"g_{name[0]}", work.arrays[name].shape[-1], options["eps"]
-    mean, size = {"rms": (True, "root mean square"), "l2": (False, "length")}[options["kind"]]
+    mean, size = NORMS[options["kind"]]
     blocks: list = [
         Formula(
             r"y = \frac{x}{r} g, r = \sqrt{\frac{x_0^2 + \ldots + x_{d-1}^2}{d} + \varepsilon}"
@@ -153,8 +154,7 @@ def rotated(work: Work, name: str) -> list:
     theta, stretch = frequencies(dims, options["base"], options["scaling"])
     positions = np.array(work.case[POSITIONS[side]])
     turned = angles(positions, theta, np.dtype(options["angles"]))
-    half = options["pairing"] == "half"
-    pairs = [(t, t + dims // 2) if half else (2 * t, 2 * t + 1) for t in range(dims // 2)]
+    pairs = list(zip(*(range(dims)[part] for part in PAIRING[options["pairing"]](dims // 2)), strict=True))
     said = ", ".join(f"({a}, {b}) by θ = {work.free(theta[t]).text}" for t, (a, b) in enumerate(pairs[:8]))
     said += " …" if len(pairs) > 8 else ""
     words = f"Columns are turned in pairs ({options['pairing']}): {said} for each step of position; a whole turn is 6.2832."

@@ -11,6 +11,7 @@ from worked_attention.pages.parameters import tables
 from worked_attention.pages.projections import last_of
 from worked_attention.pages.work import CORNERS, Index, Work, folds, summed
 from worked_attention.stages.masks import each_mask
+from worked_attention.stages.positions import STEPS as STEPS_BY_FORM
 from worked_attention.stages.positions import alibi_slopes, t5_buckets
 
 
@@ -108,12 +109,11 @@ def biased(work: Work, name: str) -> list:
         term: np.broadcast_to(array, (*work.arrays[name].shape[:-1], dims["Lc"])) for term, array in bias_terms(case, work.arrays).items()
     }
     queries, keys = np.array(case["query_positions"]), np.array(case["context_positions"])
-    steps = {"distance": "−slope × |i − j|", "relative": "slope × (j − i)", "key_index": "slope × j"}
     words = []
     if "alibi" in terms:
         slopes = [work.plain(slope).text for slope in alibi_slopes(case["heads"], case["alibi"]["slopes"])]
         words.append(
-            f"ALiBi adds {steps[case['alibi']['form']]}, i and j being positions; the slopes of the heads are {', '.join(slopes)}."
+            f"ALiBi adds {ALIBI[case['alibi']['form']]}, i and j being positions; the slopes of the heads are {', '.join(slopes)}."
         )
     if "t5_table" in terms:
         buckets = t5_buckets(keys[None, :] - queries[:, None], len(work.arrays["t5_table"]), case["t5"]["longest"], case["t5"]["direction"])
@@ -130,10 +130,8 @@ def biased(work: Work, name: str) -> list:
             numbers.append(number)
             if term == "alibi":
                 slope = float(alibi_slopes(case["heads"], case["alibi"]["slopes"])[lead[-1]])
-                count = {"distance": -abs(queries[i] - keys[j]), "relative": keys[j] - queries[i], "key_index": keys[j]}[
-                    case["alibi"]["form"]
-                ]
-                told_as.append(f"{work.plain(slope).text} × {work.free(count).text if count < 0 else count}")
+                count = STEPS_BY_FORM[case["alibi"]["form"]](queries[i], keys[j])
+                told_as.append(f"{work.plain(slope).text} × {work.plain(count).factor}")
             elif term == "t5_table":
                 told_as.append(f"t5_table[bucket {buckets[i, j]} of distance {keys[j] - queries[i]}, head {lead[-1]}]")
             else:
@@ -145,6 +143,7 @@ def biased(work: Work, name: str) -> list:
     return [*(Words(said) for said in words), *by_query(work, name, line), *tables(work, name, "scores")]
 
 
+ALIBI = {"distance": "−slope × |i − j|", "relative": "slope × (j − i)", "key_index": "slope × j"}
 MASK_WORDS = {
     "causal": "causal",
     "window": "window",

@@ -26,7 +26,7 @@ EMPTY = {"zero": "0 for every key", "nan": "0/0, which is NaN", "uniform": "the 
 def weighed(work: Work, name: str) -> list:
     """One row after the other: each query's scores become weights."""
     kind = work.case["softmax"]
-    rows = {"plain": softmax_row, "plus_one": softmax_row, "hardmax": hardmax_row}[kind]
+    rows = ROWS[kind]
     made = []
     for lead in work.leads(name):
         for i in work.some(work.arrays[name].shape[-2]):
@@ -190,4 +190,5 @@ def dropped(work: Work, name: str) -> list:
     return [Formula(r"\frac{P_{ij} \cdot \text{keep}_{ij}}{1 - p}"), Words(words), *folds(made), *tables(work, name, "weights")]
 
 
+ROWS = {"plain": softmax_row, "plus_one": softmax_row, "hardmax": hardmax_row}
 STEPS: dict[str, Callable[[Work, str], list]] = {"weights": weighed, "dropped": dropped}
