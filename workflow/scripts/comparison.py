@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from worked_attention.files.artifacts import Packed, logged, read_cases, read_json, write_json
+from worked_attention.files.artifacts import FORMAT, Packed, logged, read_cases, read_json, write_json
 from worked_attention.referee.arithmetics import Ours, compared
 from worked_attention.referee.compare import check_claim
 from worked_attention.stages.catalogue import STAGES
@@ -22,7 +22,7 @@ with logged(snakemake.log[0]):
     given = dict(snakemake.input.items())
     output = Path(snakemake.output[0])
     output.mkdir(parents=True, exist_ok=True)
-    exact = read_json(Path(given["truth"], "truth.json")) if "truth" in given else {}
+    exact = read_json(Path(given["truth"], "truth.json"))["cases"] if "truth" in given else {}
     theirs, said = {}, dict.fromkeys(snakemake.params.references, {"installed": False})
     for reference in said:
         library, name = reference.split(".")
@@ -46,6 +46,7 @@ with logged(snakemake.log[0]):
         write_json(
             output / f"{case['name']}.json",
             {
+                "format": FORMAT,
                 "suite": case["suite"],
                 "case": case["name"],
                 "dtype": case["dtype"],

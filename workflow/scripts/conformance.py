@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from worked_attention.conformance.matrix import picture, table, verdicts
-from worked_attention.files.artifacts import logged, read_json, write_json, write_text
+from worked_attention.files.artifacts import FORMAT, logged, read_json, write_json, write_text
 
 with logged(snakemake.log[0]):
     cells: dict[str, dict] = {suite: {} for suite in snakemake.params.suites}
@@ -11,6 +11,6 @@ with logged(snakemake.log[0]):
         for case, found in read_json(path).items():
             cells[path.parts[-3]].setdefault(case, {}).update(found)
     found = verdicts(cells, read_json(snakemake.input.environment)["packages"])
-    write_json(Path(snakemake.output.json), found)
+    write_json(Path(snakemake.output.json), {"format": FORMAT, **found})
     write_text(Path(snakemake.output.csv), table(found))
     write_text(Path(snakemake.output.svg), picture(found))

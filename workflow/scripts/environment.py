@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from worked_attention.files.artifacts import logged, read_json, write_json
+from worked_attention.files.artifacts import FORMAT, logged, read_json, write_json
 from worked_attention.files.environment import describe, libraries
 
 with logged(snakemake.log[0]):
     noted = [read_json(Path(folder, "libraries.json")) for folder in snakemake.input.torch]
     loaded = noted[0] if noted else libraries()
-    write_json(Path(snakemake.output[0]), describe(dict(snakemake.params.git), Path(snakemake.input.lock), loaded))
+    facts = describe(dict(snakemake.params.git), Path(snakemake.input.lock), loaded)
+    write_json(Path(snakemake.output[0]), {"format": FORMAT, **facts})

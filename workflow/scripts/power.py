@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from worked_attention.cases.suites import UNLIMITED, load_suite
-from worked_attention.files.artifacts import logged, write_json, write_text
+from worked_attention.files.artifacts import FORMAT, logged, write_json, write_text
 from worked_attention.referee.power import WAYS, power
 
 folder = Path("config/suites")
@@ -16,7 +16,7 @@ with logged(snakemake.log[0]):
         for word in ("caught", "missed", *WAYS)
         for case in entry[word]
     ]
-    write_json(Path(snakemake.output.json), matrix)
+    write_json(Path(snakemake.output.json), {"format": FORMAT, **matrix})
     write_text(Path(snakemake.output.csv), "\n".join(["mistake,stage,case,word", *rows]) + "\n")
 print(f"\n{len(matrix['mistakes'])} mistakes, {len(matrix['nothing_new'])} cases that catch nothing new (in {snakemake.output.json})")
 for name in matrix["uncaught"]:

@@ -3,7 +3,7 @@
 import gc
 from pathlib import Path
 
-from worked_attention.files.artifacts import logged, packed, read_arrays, read_suite, write_json
+from worked_attention.files.artifacts import FORMAT, logged, packed, read_arrays, read_suite, write_json
 from worked_attention.files.environment import libraries, without_paths
 from worked_attention.references.registry import adapter
 
@@ -15,7 +15,7 @@ with logged(snakemake.log[0]):
     cases = read_suite(parameters)[1]
     for name in snakemake.params.names:
         module = adapter(library, name)
-        said: dict = {"installed": module is not None, "unsupported": {}, "convention": {}}
+        said: dict = {"format": FORMAT, "installed": module is not None, "unsupported": {}, "convention": {}}
         with packed(output / f"{name}.npz") as put:
             for case in cases if module else []:
                 if reason := module.supports(case):

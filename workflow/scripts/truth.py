@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from worked_attention.files.artifacts import logged, packed, read_cases, write_json
+from worked_attention.files.artifacts import FORMAT, logged, packed, read_cases, write_json
 from worked_attention.referee.bounds.rounding import Boundless
 from worked_attention.referee.compare import compare_arrays, own_gates, verdict_on
 from worked_attention.referee.truth.whole import truth
@@ -29,4 +29,4 @@ with logged(snakemake.log[0]):
                 if checked[name]["verdict"] == "pass" and not known.all():
                     checked[name] |= {"verdict": "undecided", "reason": "is not certified"}
             verdicts[case["name"]] = verdict_on(checked)
-    write_json(output / "truth.json", verdicts)
+    write_json(output / "truth.json", {"format": FORMAT, "cases": verdicts})

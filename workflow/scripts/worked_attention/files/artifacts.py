@@ -22,7 +22,7 @@ import numpy as np
 from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, STAGES, axes
 from worked_attention.stages.precision import bfloat16
 
-FORMAT = 1  # of stage.json; it rises when a key goes or changes its meaning
+FORMAT = 1  # of the JSON files of results/ that have no number of their own; it rises when a key goes or changes its meaning
 SHOWN = 4096  # stage.json holds the values of arrays with at most so many elements
 ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from worked_attention.files.artifacts import read_json
+from worked_attention.files.artifacts import FORMAT, read_json
 
 VERDICTS = {  # of a reference on a case: the word in the JSON, and that above the column of a table
     "pass": "passed",
@@ -26,9 +26,9 @@ COLUMNS: dict[str, Callable[[dict], object]] = {  # of the table of suites: what
 def summarise(folders: list[Path]) -> dict:
     """From the comparison folders of the suites to the summary.
 
-    {suites: {suite: {cases, claims: {checked, errata}, references: {name: {verdict: count}}}}, errata: [...], failures: [...]}.
+    {format, suites: {suite: {cases, claims: {checked, errata}, references: {name: {verdict: count}}}}, errata: [...], failures: [...]}.
     """
-    summary: dict = {"suites": {}, "errata": [], "failures": []}
+    summary: dict = {"format": FORMAT, "suites": {}, "errata": [], "failures": []}
     for folder in folders:
         comparisons = [read_json(path) for path in sorted(folder.glob("*.json"))]
         claims = [claim for comparison in comparisons for claim in comparison["claims"]]
