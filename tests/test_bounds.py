@@ -312,7 +312,7 @@ def test_looseness(capsys):
     themes = ("heads", "masks", "scores", "positions", "gradients")
     suites = [load_suite(ROOT / "config" / "suites" / f"{name}.yaml", LIMITS) for name in themes]
     for case in (case for suite in suites for case in suite["cases"].values() if case["softmax"] != "hardmax"):
-        before = {name: array for name, array in compute(case).items() if name in case["arrays"]["parameters"]}
+        before = {name: array for name, array in compute(case, ROOT / "config" / "suites").items() if name in case["arrays"]["parameters"]}
         for stage, module in STAGES.items():
             ours, true = module.stage(case, before), stage_truth(case, stage, before)
             middles = {name: middle for name, (middle, _) in true.items()}
