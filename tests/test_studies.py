@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from worked_attention.cases.fitting import STUDIES, fitting
 from worked_attention.cases.strict_yaml import Problems
 from worked_attention.cases.suites import load_suite
 from worked_attention.stages.whole import compute
-from worked_attention.studies import figures, tables
+from worked_attention.studies import evaluations, figures, tables
 from worked_attention.studies.files import write_study
 
 LIMITS = {"max_array_mb": 256}
@@ -122,6 +123,47 @@ def test_reach_of_convolution_recurrence_and_attention():
     assert (paths["attention: window"] == paths["convolution of width 3"]).all()
 
 
+def test_sums_are_taken_in_their_order():
+    """Next to 2^24 float32 has no odd number, and half of 2 is rounded to even: by hand, each order loses other ones."""
+    big, one = 2.0**24, 1.0
+    for terms, sequential, pairwise, blocked in (
+        ([big, one, one, one], 0, 2, 0),
+        ([one, one, one, big], 4, 2, 4),
+        ([big, *[one] * 15, *[one] * 16], 0, 30, 16),
+        ([one], 1 - big, 1 - big, 1 - big),
+    ):
+        found = [add(np.array(terms, np.float32)) for add in (evaluations.sequential, evaluations.pairwise, evaluations.blocked)]
+        assert [float(total) - big for total in found] == [sequential, pairwise, blocked]
+
+
+@cache
+def rounding() -> list[dict]:
+    return tables.rounding(fitting("rounding", suite("rounding")), array)
+
+
+def test_bounds_hold_and_are_sharp():
+    rows = rounding()
+    assert len(rows) == 4 * 3 * 4 * 5  # dtypes, lengths, evaluations, stages
+    assert all(0 < row["ratio"] <= 1 and row["error"] <= row["bound"] for row in rows)
+    worst = {
+        (dtype, stage): max(row["ratio"] for row in rows if (row["dtype"], row["stage"]) == (dtype, stage))
+        for dtype, stage in {(row["dtype"], row["stage"]) for row in rows}
+    }
+    assert worst["bfloat16", "projections"] > 0.9 and worst["float16", "projections"] > 0.9  # one rounding, and its bound is that
+    assert all(worst[dtype, "projections"] > 0.1 and worst[dtype, "outputs"] > 1e-3 for dtype in ("float64", "float32"))
+    found = {row["evaluation"]: row["error"] for row in rows if (row["case"], row["stage"]) == ("float32_128", "outputs")}
+    assert found["pairwise"] < found["blocked"] < found["sequential"]  # as their constants are: log n, 2 sqrt n, n
+
+
+def test_an_evaluation_that_is_not_honest_lies_beyond_its_bound(monkeypatch):
+    monkeypatch.setitem(evaluations.SUMS, "sequential", lambda terms: evaluations.sequential(terms[:-1]))
+    monkeypatch.setitem(evaluations.SUMS, "blocked", lambda terms: evaluations.blocked(terms) * np.float32(1 + 1e-5))
+    cases = {name: case for name, case in suite("rounding").items() if name == "float32_8"}
+    rows = tables.rounding(fitting("rounding", cases), array)
+    for evaluation, honest in (("ours", True), ("pairwise", True), ("sequential", False), ("blocked", False)):
+        assert (max(row["ratio"] for row in rows if row["evaluation"] == evaluation) <= 1) == honest
+
+
 def test_a_table_says_what_its_columns_mean_and_spells_nan(tmp_path: Path):
     rows = [{"case": "a", "x": float("nan"), "n": 3}, {"case": "b", "x": 0.1, "n": 4}]
     facts = {"columns": {"case": "name", "x": "a number", "n": "a count"}}
@@ -131,7 +173,8 @@ def test_a_table_says_what_its_columns_mean_and_spells_nan(tmp_path: Path):
 
 
 WRONG = {
-    "studies: [entropi]": "should be variance or entropy or permutation or costs or reach",
+    "studies: [entropi]": "should be variance or entropy or permutation or costs or reach or rounding",
+    "studies: [rounding]": "no case of this suite fits rounding: it needs x, w_q, w_k, w_v and w_o, and no options but `dtype` and `heads`",
     "studies: [costs]": "no case of this suite fits costs: it needs x and projections",
     "studies: [permutation]": "no case of this suite fits permutation: it needs a partner NAME_permuted",
     "studies: [reach, reach]": "names text (reach) twice",
@@ -151,7 +194,7 @@ def test_studies_that_a_suite_cannot_have(line: str, tmp_path: Path):
 
 
 def test_the_same_files_each_time_one_job_per_suite(project: Path):
-    names = ["scaling", "costs", "order", "reach"]
+    names = ["scaling", "costs", "order", "reach", "rounding"]
     targets = [f"results/studies/{name}/exact" for name in names]
     only = ["--config", f"suites=[{','.join(names)}]", "--"]
     done = run(project, *only, *targets)

@@ -152,6 +152,31 @@ def reach(rows: list[dict], drawn: list[tuple[str, np.ndarray]]) -> Figure:
     return figure
 
 
+def rounding(rows: list[dict]) -> Figure:
+    """One column for each stage: the worst ratio of each dtype as a line, that of each evaluation as a mark."""
+    stages, dtypes, kinds = (list(dict.fromkeys(row[name] for row in rows)) for name in ("stage", "dtype", "evaluation"))
+    figure, axes = page("Largest rounding error of honest evaluations, as a part of its bound", len(stages), sharey=True, size=(2.7, 3.2))
+    for ax, stage in zip(axes, stages, strict=True):
+        for colour, dtype in zip(COLOURS, dtypes, strict=False):
+            chosen = [row for row in rows if (row["stage"], row["dtype"]) == (stage, dtype) and row["ratio"] > 0]
+            lengths = sorted({row["L"] for row in chosen})
+            ax.plot(
+                lengths, [max(row["ratio"] for row in chosen if row["L"] == n) for n in lengths], color=colour, linewidth=1.3, label=dtype
+            )
+            for marker, kind in zip(MARKERS, kinds, strict=False):
+                own = [row for row in chosen if row["evaluation"] == kind]
+                ax.plot([row["L"] for row in own], [row["ratio"] for row in own], marker, color=colour, markersize=3.5, alpha=0.7)
+        ax.axhline(1, color=GREY, linewidth=1, linestyle="--")
+        log2(ax, [row["L"] for row in rows], "L, tokens")
+        ax.set_yscale("log")
+        ax.set_title(stage, fontsize=9)
+    axes[0].set_ylabel("error / bound", fontsize=9)
+    axes[0].legend(fontsize=7.5, frameon=False, loc="lower left")
+    marks = [axes[-1].plot([], [], marker, color=GREY, markersize=3.5, label=kind)[0] for marker, kind in zip(MARKERS, kinds, strict=False)]
+    axes[-1].legend(handles=marks, fontsize=7.5, frameon=False, loc="upper right", bbox_to_anchor=(1, 0.93))
+    return figure
+
+
 def measured(rows: list[dict]) -> Figure:
     """Seconds against length, width and heads, with the slope between the last two points."""
     figure, axes = page("Costs, measured on this machine", 3, sharey="row")

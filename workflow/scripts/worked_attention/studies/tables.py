@@ -7,7 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from worked_attention.referee.bounds.contracts import roundoffs
+from worked_attention.referee.bounds.whole import bounds, centres
+from worked_attention.referee.truth.whole import truth
 from worked_attention.stages.dtypes import DTYPES
+from worked_attention.studies.evaluations import evaluations
 
 Arrays = Callable[[dict, str], np.ndarray]  # (case, "stage/array") -> the array
 
@@ -60,6 +64,16 @@ COLUMNS = {
         "longest_path": "most steps that any j needs to any i that it reaches",
         "unreachable": "pairs that no number of layers joins",
         "multiply_adds": "of one layer, products with projections left out for attention",
+    },
+    "rounding": {
+        "case": "name",
+        "dtype": "of all arrays",
+        "L": "queries and keys",
+        "evaluation": "ours, or the order in which every sum is taken",
+        "stage": "name",
+        "error": "largest difference from the exact number, in units of the roundoff of the dtype times the largest element",
+        "bound": "largest certified bound from x on, in the same unit",
+        "ratio": "largest ratio of difference to bound of one element",
     },
 }
 
@@ -217,3 +231,40 @@ def _reach(operation: str, found: np.ndarray, step: np.ndarray, in_a_row: int, m
         "unreachable": int((found == 0).sum()),
         "multiply_adds": multiply_adds,
     }
+
+
+ROUNDED = {
+    "projections": ("q", "k", "v"),
+    "scores": ("masked",),
+    "weights": ("weights",),
+    "contexts": ("contexts",),
+    "outputs": ("output",),
+}
+
+
+def rounding(cases: list[dict], arrays: Arrays) -> list[dict]:
+    """How far honest evaluations are from the exact numbers, against the bound that certifies them: at most 1, or the bound is wrong.
+
+    What the exact number, a float64 here, may be off by itself is added to each difference.
+    """
+    rows = []
+    for case in cases:
+        given = {name: arrays(case, f"parameters/{name}") for name in case["arrays"]["parameters"]}
+        exact, allowed = truth(case, given), bounds(case, centres(case, given), *roundoffs(case))
+        for evaluation, found in evaluations(case, given).items():
+            for stage, names in ROUNDED.items():
+                off = {name: np.abs(found[name].astype(np.float64) - exact[name][0]) + exact[name][1] for name in names}
+                unit = DTYPES[case["dtype"]].roundoff * max(np.abs(exact[name][0]).max() for name in names)
+                rows.append(
+                    {
+                        "case": case["name"],
+                        "dtype": case["dtype"],
+                        "L": case["dims"]["Lq"],
+                        "evaluation": evaluation,
+                        "stage": stage,
+                        "error": float(max(off[name].max() for name in names) / unit),
+                        "bound": float(max(allowed[name].max() for name in names) / unit),
+                        "ratio": float(max((off[name] / allowed[name]).max() for name in names)),
+                    }
+                )
+    return rows
