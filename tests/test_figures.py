@@ -234,11 +234,10 @@ def test_overview(written):
 def test_a_wrong_printed_number_is_struck_below_the_right_one(written):
     case, arrays = example((1, 2, 2))
     right = heatmaps.rounded(arrays["weights"][0, 0, 1].item(), 2)
-    claims = [{"array": "weights", "at": [0, 0], "values": ["9.99", right]}]
-    heatmaps.case_figure(case, heatmaps.maps(arrays, LOOKS, claims), LOOKS)
+    heatmaps.case_figure(case, heatmaps.maps(arrays, LOOKS, {"weights": {(0, 0, 0, 0): "9.99"}}), LOOKS)
     assert written.count("9.99") == 1 and right not in written and "Struck is what the source prints" in " ".join(written)
     written.clear()
-    heatmaps.case_figure(case, heatmaps.maps(arrays, LOOKS, claims[:0]), LOOKS)
+    heatmaps.case_figure(case, heatmaps.maps(arrays, LOOKS, {"weights": {}}), LOOKS)
     assert "9.99" not in written and "Struck" not in " ".join(written)
 
 

@@ -308,7 +308,7 @@ LEARNS_FROM = {  # which rooms of the package a room may import; none runs back
     "cases": {"stages"},
     "files": {"stages"},
     "references": {"stages"},
-    "drawing": {"pages"},
+    "drawing": set(),
     "referee": {"cases", "stages"},
     "studies": {"drawing", "files", "referee", "stages"},
     "conformance": {"files", "references", "stages"},

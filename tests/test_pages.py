@@ -243,6 +243,16 @@ def test_a_bias_is_told_term_by_term(cases: dict):
     assert line == "1 → 2 = bias_table 0 + mask_add 0.25 + 0.25 × (−1) + t5_table[bucket 5 of distance 1, head 0] = 0 + 0.25 − 0.25 + 5 = 5"
 
 
+def test_a_large_case_tells_its_first_query(tmp_path: Path):
+    text = "  a: {sizes: {Lq: 40, d_model: 12}, heads: 2, parameters: {x: {normal: {seed: 1}}}}\n"
+    page = Text(page_of(written(tmp_path, text)["a"])[0])
+    words = "".join(page.words).replace("\N{NO-BREAK SPACE}", " ")
+    assert "larger than 8 tokens by 8 features" in words and "(32 more) ≈" in words
+    assert "weights-0-0-7" in page.ids and "weights-0-1-0" not in page.ids and "weights-1-0-0" not in page.ids
+    sums = [line for line in words.split("\n") if line.startswith("sum of the exponentials")]
+    assert len(sums) == 1 and sums[0].startswith("sum of the exponentials ≈ ")
+
+
 # Writing
 
 

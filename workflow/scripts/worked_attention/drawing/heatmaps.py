@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 from html import escape
 from io import BytesIO
@@ -30,9 +31,6 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 from matplotlib.textpath import text_to_path
 
-from worked_attention.pages.numbers import rounded
-from worked_attention.referee.compare import check_claim
-
 matplotlib.rcdefaults()  # the same figures whatever a user's own matplotlibrc says
 matplotlib.rcParams.update({"svg.hashsalt": "attention", "svg.fonttype": "none", "hatch.linewidth": 0.5})
 FONTS = Path(matplotlib.get_data_path(), "fonts", "ttf")  # named by file, so that no other DejaVu of the machine is taken
@@ -46,6 +44,16 @@ EM, MIDDLE = 0.6 / 72, 0.36 / 72  # inches per point of size: width of a usual l
 BAR = 0.4  # inches: least height of a colour bar
 FAMILIES = "DejaVu Sans, Verdana, Noto Sans, Noto Sans CJK TC, PingFang TC, Microsoft JhengHei, sans-serif"  # of words in SVG
 INK, GREY, MASKED = "black", "#555555", "#eeeeee"
+
+
+def rounded(value: float, digits: int) -> str:
+    """`value` with so many decimals, half away from zero on its exact decimal expansion, as in school; never "-0.000"."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else str(value)
+    if abs(value) >= 1e5:
+        return f"{value:.1e}".replace("e+", "e")
+    text = format(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP), "f")
+    return text if any(digit in text for digit in "123456789") else text.lstrip("-")
 
 
 Index = tuple[int, ...]
@@ -84,20 +92,14 @@ class Map:
         return replace(self, values=self.values[some], hatched=self.hatched[some])
 
 
-def misprints(claims: list[dict], name: str, array: np.ndarray) -> dict[Index, str]:
-    """What sources print wrongly of array `name` [..., H, Lq, Lk], by index [B, H, Lq, Lk]."""
-    found = [value for claim in claims if claim["array"] == name for value in check_claim(claim, array)]
-    batch = (0,) * (4 - array.ndim)
-    return {(*batch, *value["index"]): value["printed"].replace("-", "−") for value in found if not value["agrees"]}
-
-
-def maps(arrays: dict[str, np.ndarray], looks: dict, claims: list[dict] | tuple = ()) -> list[Map]:
+def maps(arrays: dict[str, np.ndarray], looks: dict, misprints: dict[str, dict[Index, str]] | None = None) -> list[Map]:
     """The scores and the weights of a case, as far as it has them.
 
     arrays: of `qk`, `scaled`, `masked`, `keep` (boolean, True = attend) and `weights`, each [..., H, Lq, Lk], any float dtype.
-    looks: {weights, scores}, names of colour maps. Masked is where `keep` is False or `masked` is -inf. claims: as in case.json.
+    looks: {weights, scores}, names of colour maps. Masked is where `keep` is False or `masked` is -inf. misprints:
+    what sources print wrongly, by array and index [B, H, Lq, Lk].
     """
-    wrong = {name: misprints(claims, name, arrays[name]) for name in ("scaled", "weights") if name in arrays}
+    wrong = {"scaled": {}, "weights": {}, **(misprints or {})}
     arrays = {name: a.astype(bool if name == "keep" else float).reshape(-1, *a.shape[-3:]) for name, a in arrays.items()}
     shape = next((a.shape for name, a in arrays.items() if name in ("scaled", "weights")), None)
     if shape is None:

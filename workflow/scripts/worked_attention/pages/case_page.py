@@ -175,6 +175,7 @@ def others(comparison: dict) -> Section:
         if measured:
             worst, key, array = max(measured, key=lambda entry: entry[0])
             gate = array["gate"] if isinstance(array["gate"], str) else f"{array['gate']:.1e}"
+            gate += f" ({array['evidence']})" if array.get("evidence") else ""
             cells += [
                 Cell(key),
                 Cell(f"{worst:.1e}"),

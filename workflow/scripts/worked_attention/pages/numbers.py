@@ -27,16 +27,6 @@ class Number(NamedTuple):
         return f"({self.text})" if self.text.startswith("−") or "×" in self.text else self.text
 
 
-def rounded(value: float, digits: int) -> str:
-    """`value` with so many decimals, half away from zero on its exact decimal expansion, as in school; never "-0.000"."""
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else str(value)
-    if abs(value) >= 1e5:
-        return f"{value:.1e}".replace("e+", "e")
-    text = format(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP), "f")
-    return text if any(digit in text for digit in "123456789") else text.lstrip("-")
-
-
 def told(own: Decimal, stored: float, digits: int) -> Number:
     """A number with `digits` decimals, half up: from its `own` exact decimal, or, where that is UNKNOWN, from the `stored` float.
 

@@ -113,7 +113,7 @@ def exponentials(work: Work, row: Index, shown: list, seen: list, sink: float | 
     total = told(own, value, work.digits) if known else work.free(value)
     parts = summed([], addends, total)
     if len(shown) < len(seen):
-        parts = [("=", [*parts[0][1], f"… ({len(seen) - len(shown)} more)"]), parts[1]]
+        parts = [(parts[0][0], [*parts[0][1], f"… ({len(seen) - len(shown)} more)"]), parts[1]]
     return made, total, tuple((r, tuple(t)) for r, t in parts)
 
 
