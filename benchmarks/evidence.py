@@ -86,7 +86,7 @@ def exactly(case: dict, given: Arrays, dtype: np.dtype) -> tuple[dict, Arrays, A
         fill = float(np.asarray(fill_value(case["mask"]["fill"], dtype)).astype(dtype))
         rounded = {name: array if array.dtype == bool else array.astype(dtype).astype(np.float64) for name, array in given.items()}
     mask = case["mask"] | {"fill": fill, "empty_row": {"error": "nan"}.get(case["mask"]["empty_row"], case["mask"]["empty_row"])}
-    wide = case | {"dtype": "float64", "precision": {"accumulate": "float64", "softmax": "float64"}, "mask": mask}
+    wide = case | {"dtype": "float64", "precision": {"accumulate": "float64", "softmax": "float64", "scores": "float64"}, "mask": mask}
     with np.errstate(all="ignore"):
         return wide, rounded, from_parameters(wide, rounded)
 
@@ -101,7 +101,7 @@ def sent_as(dtype: np.dtype, arrays: Arrays) -> Arrays:
 
 def in_stages(case: dict, given: Arrays, dtype: np.dtype, kept: set[str]) -> Arrays:
     """Every stage in float32, and the arrays `kept` rounded to `dtype` before the next one takes them up."""
-    case = case | {"dtype": "float32", "precision": {"accumulate": "float32", "softmax": "float32"}}
+    case = case | {"dtype": "float32", "precision": {"accumulate": "float32", "softmax": "float32", "scores": "float32"}}
     a = {name: array if array.dtype == bool else array.astype(np.float32) for name, array in given.items()}
     with np.errstate(all="ignore"):
         for stage in STAGES[1:]:
@@ -185,7 +185,7 @@ def written(case: dict, given: Arrays, dtype: np.dtype) -> Iterator[tuple[str, A
         ),
         "scores and weights in half": lambda: softmaxed(half(plain), v, blocked, dtype),
     }
-    wide = case | {"dtype": "float32", "precision": {"accumulate": "float32", "softmax": "float32"}}
+    wide = case | {"dtype": "float32", "precision": {"accumulate": "float32", "softmax": "float32", "scores": "float32"}}
     p = {name: array if array.dtype == bool else array.astype(np.float32) for name, array in given.items()}
     for name, way in ways.items():
         found = half(way())

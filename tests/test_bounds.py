@@ -158,7 +158,7 @@ def test_wrong_computations_leave_the_bounds(dtype: str):
 def test_float32_arithmetic_is_told_from_float64():
     case = middling("float64")
     ours = compute(case)
-    narrow = compute(case | {"precision": {"accumulate": "float32", "softmax": "float64"}})
+    narrow = compute(case | {"precision": {"accumulate": "float32", "softmax": "float64", "scores": "float64"}})
     true = truth(case, ours)
     assert "qk" in broken(narrow, bounds(case, ours, UNIT["float64"]), true)
     assert not broken(narrow, bounds(case, ours, UNIT["float32"], UNIT["float64"]), true)

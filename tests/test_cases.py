@@ -80,7 +80,7 @@ def test_defaults_are_those_of_the_guide():
         "fill": "-inf",
         "empty_row": "zero",
     }
-    assert (case["dtype"], case["precision"]) == ("float64", {"accumulate": "float64", "softmax": "float64"})
+    assert (case["dtype"], case["precision"]) == ("float64", dict.fromkeys(("accumulate", "softmax", "scores"), "float64"))
     assert (case["heads"], case["kv_heads"], case["scale"], case["softmax"], case["extra_key"]) == (1, 1, "1/sqrt(d_k)", "plain", "none")
     assert (case["title"], case["look"], case["tokens"], case["key_tokens"]) == ("c", "", ["1"], ["1"])
     for absent in ("softcap", "dropout", "sinusoidal", "t5", "backward", "torch_draws"):

@@ -11,6 +11,7 @@ from worked_attention.files.summary import summarise, table
 from worked_attention.referee.compare import VERDICTS, Gate, compare_arrays, compare_case, gates_of, own_gates, verdict_on
 from worked_attention.referee.evidence import PART, SPOILED, coarsest, largest_of, source_of, tells, weigh
 from worked_attention.stages import parameters
+from worked_attention.stages.dtypes import overflow, usual_precision
 from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.whole import compute
 
@@ -121,7 +122,7 @@ def test_a_gate_that_says_nothing_is_no_pass():
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_comparisons_in_half_precision(dtype: str):
     """Ours against ours in other storage passes; a scale 15 % off fails, by typical errors; nothing spoiled passes."""
-    case = evidence.of_length(64, "causal") | {"dtype": dtype, "precision": {"accumulate": "float32", "softmax": "float32"}}
+    case = evidence.of_length(64, "causal") | {"dtype": dtype, "precision": usual_precision(dtype), "overflow": overflow(dtype)}
     kind = np.dtype(dtype) if dtype == "float16" else bfloat16
     ours = compute(case)
     given = {name: ours[name] for name in case["arrays"]["parameters"]}

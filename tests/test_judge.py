@@ -42,7 +42,7 @@ def own(case: dict, dtype: str | None = None) -> tuple[dict, dict]:
     given = parameters.stage(case, FOLDER)
     made = given
     if dtype:
-        case = case | {"dtype": dtype, "precision": {"accumulate": dtype, "softmax": dtype}}
+        case = case | {"dtype": dtype, "precision": {"accumulate": dtype, "softmax": dtype, "scores": dtype}}
         made = {name: array if array.dtype == bool else array.astype(dtype) for name, array in given.items()}
     for stage in (projections, scores, weights, contexts, outputs, backward):
         made = made | stage.stage(case, made)
@@ -62,7 +62,7 @@ FILLED = [case for case in CASES if case["name"] in ("fill_finfo_min", "fill_fin
 def test_products_in_float32_of_arrays_in_float64():
     """The arrays are rounded on their way into each product, and what comes out is kept in float64."""
     for case in [case for case in CASES if case["suite"] in ("handworked", "heads", "cache") and case["dtype"] == "float64"]:
-        given, sent = own({**case, "precision": {"accumulate": "float32", "softmax": "float64"}})
+        given, sent = own({**case, "precision": {"accumulate": "float32", "softmax": "float64", "scores": "float64"}})
         contract = judge_case(case, given, sent)["contract"]
         assert "float32" in contract and "16" not in contract, (case["name"], contract)
 

@@ -69,6 +69,7 @@ LACKING = {  # what a route need not have
 ALIKE = {  # kinds that are another option's, or that no route branches on but the loader
     "precision.accumulate": "dtype",
     "precision.softmax": "dtype",
+    "precision.scores": "dtype",
     "rotary.angles": "dtype",
     "mask.window.align": "mask.causal",
     "extra_key": None,  # a zero key or none

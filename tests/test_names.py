@@ -229,7 +229,7 @@ def test_no_mistake_that_applies_fails(key: str):
     case = CASES[key]
     if max(case["shapes"]["masked"]) > 64:
         pytest.skip("large")
-    wide = case | {"dtype": "float64", "precision": {"accumulate": "float64", "softmax": "float64"}}
+    wide = case | {"dtype": "float64", "precision": {"accumulate": "float64", "softmax": "float64", "scores": "float64"}}
     wide |= {"mask": wide["mask"] | {"empty_row": "zero"}}
     arrays = {name: array if array.dtype == bool else array.astype(np.float64) for name, array in given(key).items()}
     arrays = from_parameters(wide, arrays)

@@ -34,7 +34,7 @@ def in_float64(case: dict, dtype: np.dtype) -> dict:
     with np.errstate(over="ignore"):
         fill = float(np.asarray(fill_value(case["mask"]["fill"], dtype)).astype(dtype))
     mask = case["mask"] | {"fill": fill, "empty_row": {"error": "nan"}.get(case["mask"]["empty_row"], case["mask"]["empty_row"])}
-    return case | {"dtype": "float64", "precision": {"accumulate": "float64", "softmax": "float64"}, "mask": mask}
+    return case | {"dtype": "float64", "precision": {"accumulate": "float64", "softmax": "float64", "scores": "float64"}, "mask": mask}
 
 
 def stored(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -43,7 +43,7 @@ def stored(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def honestly(case: dict, given: dict, dtype: np.dtype, kept: set[str]) -> dict:
     """Every stage in float32, and the arrays `kept` rounded to `dtype` before the next one takes them up."""
-    case = case | {"dtype": "float32", "precision": {"accumulate": "float32", "softmax": "float32"}}
+    case = case | {"dtype": "float32", "precision": {"accumulate": "float32", "softmax": "float32", "scores": "float32"}}
     a = {name: array if array.dtype == bool else array.astype(np.float32) for name, array in given.items()}
     for stage in STAGES[1:]:
         a |= {name: stored(array, dtype) if name in kept else array for name, array in STAGE[stage](case, a).items()}

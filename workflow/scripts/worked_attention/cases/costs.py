@@ -2,7 +2,7 @@
 
 from math import prod
 
-from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, STAGES, WEIGHTS, shape, size
+from worked_attention.stages.catalogue import CATALOGUE, STAGES, WEIGHTS, kept_in, shape, size
 from worked_attention.stages.dtypes import DTYPES
 
 
@@ -22,17 +22,21 @@ def multiply_adds(arrays: dict[str, list[str]], dims: dict[str, int]) -> dict[st
     return counts
 
 
-def counted(arrays: dict[str, list[str]], shapes: dict[str, tuple], dims: dict[str, int], dtype: str) -> dict:
+def counted(arrays: dict[str, list[str]], shapes: dict[str, tuple], dims: dict[str, int], dtype: str, scores: str) -> dict:
     """{parameter_count, multiply_adds, bytes} of a case with these arrays (names by stage), their shapes by name and its sizes.
 
     parameter_count: the numbers that a layer would learn, all of weights, biases and gains. bytes: of the arrays of each stage,
-    kept in `dtype`, booleans in one byte each.
+    kept in `dtype`, scores in the dtype `scores`, booleans in one byte each.
     """
-    taken = {name: prod(axes) * (1 if name in BOOLEAN else DTYPES[dtype].bytes) for name, axes in shapes.items()}
+    bytes_of = {"bool": 1} | {name: kind.bytes for name, kind in DTYPES.items()}
+
+    def taken(stage: str) -> int:
+        return sum(prod(shapes[name]) * bytes_of[kept_in(name, stage, dtype, scores)] for name in arrays[stage])
+
     return {
         "parameter_count": sum(prod(shapes[name]) for name in arrays["parameters"] if name in WEIGHTS),
         "multiply_adds": multiply_adds(arrays, dims),
-        "bytes": {stage: sum(taken[name] for name in arrays[stage]) for stage in STAGES},
+        "bytes": {stage: taken(stage) for stage in STAGES},
     }
 
 

@@ -16,7 +16,7 @@ from worked_attention.cases.printed import claims
 from worked_attention.cases.rules import MASK_ARRAYS, beginning, check_options, check_values, drawn
 from worked_attention.cases.sizes import find_sizes, place
 from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, existing, shape, size
-from worked_attention.stages.dtypes import DTYPES, usual_precision
+from worked_attention.stages.dtypes import DTYPES, overflow, usual_precision
 
 FORMAT = 1  # of case.json and suite.json; it rises when a key goes or changes its meaning
 AS_GIVEN = ("look", "softcap", "softmax", "dropout", "extra_key", "qk_norm", "sinusoidal", "alibi", "backward", "torch_draws")
@@ -47,7 +47,8 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
     used = uses(options)
     arrays = existing({*used, *names})
     shapes = {n: shapes.get(n) or shape(n, dims) for stage in arrays.values() for n in stage}
-    if _too_large(shapes, dtype, megabytes, fail):
+    scores = _precision(options)["scores"]
+    if _too_large(shapes, max(dtype, scores, key=lambda name: DTYPES[name].bytes), megabytes, fail):
         return None
     case = {
         "format": FORMAT,
@@ -64,7 +65,7 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
         "dims": dims,
         "arrays": arrays,
         "shapes": {array: list(axes) for array, axes in shapes.items()},
-        **counted(arrays, shapes, dims, dtype),
+        **counted(arrays, shapes, dims, dtype, scores),
         "claims": claims(options["claims"], shapes, fail),
     }
     check_values(raw, case, fail)
@@ -79,11 +80,12 @@ def _given(options: dict) -> dict:
 
 def _settled(options: dict, names: set[str], dims: dict[str, int]) -> dict:
     """The options of a case, with what follows from others where they have no constant default."""
-    inner, rotary = usual_precision(options["dtype"]), options["rotary"]
+    rotary, precision = options["rotary"], _precision(options)
     return {
         **{name: options[name] for name in AS_GIVEN},
         "dtype": options["dtype"],
-        "precision": {name: value or inner[name] for name, value in options["precision"].items()},
+        "precision": precision,
+        "overflow": overflow(precision["scores"]),
         "heads": dims["H"],
         "kv_heads": dims["H_kv"],
         "scale": options["scale"],
@@ -92,6 +94,12 @@ def _settled(options: dict, names: set[str], dims: dict[str, int]) -> dict:
         "t5": options["t5"] if "t5_table" in names else None,
         "mask": _mask(options["mask"]),
     }
+
+
+def _precision(options: dict) -> dict[str, str]:
+    """`precision` with what is usual for the dtype where the case names nothing."""
+    usual = usual_precision(options["dtype"])
+    return {name: value or usual[name] for name, value in options["precision"].items()}
 
 
 def _mask(options: dict) -> dict:

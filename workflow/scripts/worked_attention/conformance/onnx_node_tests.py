@@ -16,6 +16,7 @@ import onnx
 
 from worked_attention.files.artifacts import values
 from worked_attention.stages.contexts import merge_heads
+from worked_attention.stages.dtypes import overflow, usual_precision
 from worked_attention.stages.positions import rotate
 from worked_attention.stages.projections import split_heads
 from worked_attention.stages.whole import compute
@@ -122,7 +123,7 @@ def ours(test: Test, resolved: dict | None, wide: bool = False) -> Arrays:
     if resolved is None:
         return {"Y": rotation(test, np.float64 if wide else test.inputs["X"].dtype)}
     if wide:
-        resolved = {**resolved, "dtype": "float64", "precision": {"accumulate": "float64", "softmax": "float64"}}
+        resolved = {**resolved, "dtype": "float64", "precision": usual_precision("float64"), "overflow": overflow("float64")}
     arrays = compute(resolved)
     found = {
         "Y": arrays["concat" if test.inputs["Q"].ndim == 3 else "contexts"],

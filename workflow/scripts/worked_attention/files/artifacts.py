@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, STAGES, axes
+from worked_attention.stages.catalogue import CATALOGUE, STAGES, axes, kept_in
 from worked_attention.stages.precision import bfloat16
 
 FORMAT = 1  # of the JSON files of results/ that have no number of their own; it rises when a key goes or changes its meaning
@@ -155,7 +155,7 @@ def objection(case: dict, stage: str, arrays: dict[str, np.ndarray]) -> str | No
     said, made = set(case["arrays"][stage]), set(arrays)
     wrong = [f"{name} is missing" for name in sorted(said - made)] + [f"{name} is not of this case" for name in sorted(made - said)]
     for name in said & made:
-        kind, expected = arrays[name].dtype.name, "bool" if name in BOOLEAN else case["dtype"]
+        kind, expected = arrays[name].dtype.name, kept_in(name, stage, case["dtype"], case["precision"]["scores"])
         wrong += [f"{name} is {kind}, should be {expected}"] * (kind != expected)
     return ", ".join(sorted(wrong)) or None
 

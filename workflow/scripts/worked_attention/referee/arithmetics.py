@@ -4,12 +4,13 @@ import numpy as np
 
 from worked_attention.referee.bounds.contracts import CONTRACTS, contract
 from worked_attention.referee.bounds.rounding import UNIT, finish
-from worked_attention.referee.bounds.whole import bounds, centres
+from worked_attention.referee.bounds.whole import bounds, centres, kept_centres
 from worked_attention.referee.compare import compare_case, gates_of
+from worked_attention.referee.conventions import largest_score, others, under
 from worked_attention.referee.evidence import source_of, weigh
 from worked_attention.referee.typical.rounding import finite, rounding
 from worked_attention.referee.typical.whole import deviations
-from worked_attention.stages.dtypes import HALF, usual_precision
+from worked_attention.stages.dtypes import HALF, overflow, usual_precision
 from worked_attention.stages.projections import latest
 from worked_attention.stages.scores import repeat_heads
 from worked_attention.stages.whole import from_parameters
@@ -26,14 +27,12 @@ class Ours:
         self._known: dict[tuple, tuple[dict, Arrays, dict]] = {}
 
     def under(self, dtype: str, convention: str | None = None) -> tuple[dict, Arrays, dict]:
-        """(case, arrays, largest differences that pass) in `dtype`, and under `convention`, `option: choice` of the mask."""
+        """(case, arrays, largest differences that pass) in `dtype`, and under `convention`, `option: choice`."""
         if (dtype, convention) not in self._known:
             case, arrays = self.case, self.arrays
-            if convention:
-                option, choice = convention.split(": ")
-                case = {**case, "mask": {**case["mask"], option: choice}}
             if dtype != case["dtype"] or convention:
                 case, parameters = recast(case, arrays, dtype)
+                case = under(case, *convention.split(": ")) if convention else case
                 arrays = from_parameters(case, parameters)
             self._known[dtype, convention] = case, arrays, gates_of(case, arrays, self.gates)
         return self._known[dtype, convention]
@@ -47,7 +46,8 @@ def recast(case: dict, arrays: Arrays, dtype: str) -> tuple[dict, Arrays]:
     with np.errstate(over="ignore"):
         cast = {name: array if array.dtype == bool else array.astype(dtype) for name, array in given.items()}
     lost = [name for name, array in cast.items() if not np.array_equal(np.isfinite(array), np.isfinite(given[name]))]
-    return {**case, "dtype": dtype, "precision": usual_precision(dtype), "spelled": sorted({*case["spelled"], *lost})}, cast
+    precision = {"precision": usual_precision(dtype), "overflow": overflow(dtype)}
+    return {**case, "dtype": dtype, **precision, "spelled": sorted({*case["spelled"], *lost})}, cast
 
 
 def arithmetic(case: dict, theirs: Arrays) -> str:
@@ -59,15 +59,21 @@ def arithmetic(case: dict, theirs: Arrays) -> str:
 def compared(ours: Ours, theirs: Arrays, convention: str | None) -> dict:
     """`compare_case`, in the arithmetic of the reference (`contract`), where that is narrower; and its `empty_row`, if it shows one.
 
-    A difference is a `convention` and no failure if ours under the `convention` that the reference follows is what it shows.
+    A difference is a `convention` and no failure if ours under the `convention` that the reference follows is what it shows, or under
+    another one of where scores overflow, if a score is so large.
     """
     contract = arithmetic(ours.case, theirs)
     case, arrays, allowed = ours.under(contract)
     result = compare_case(arrays, theirs, allowed)
-    if result["verdict"] != "pass" and convention:
-        _, other, allowed = ours.under(contract, convention)
-        if compare_case(other, theirs, allowed)["verdict"] == "pass":
-            result |= {"verdict": "convention", "reason": f"follows {convention}", "first_divergence": None}
+    if result["verdict"] != "pass":
+        tried = [convention] if convention else []
+        tried += [followed for followed, _ in others(case, {}, largest_score(centres(case, arrays))) if followed.startswith("scores: ")]
+        for followed in tried:
+            other_case, other, allowed = ours.under(contract, followed)
+            if compare_case(other, theirs, allowed)["verdict"] == "pass":
+                result |= {"verdict": "convention", "reason": f"follows {followed}", "first_divergence": None}
+                case = other_case
+                break
     if contract in HALF:  # the strictest of the named contracts that holds for all that they show
         shown = {name: array for name, array in theirs.items() if name in arrays}
         contract = strictest(case, arrays, shown) or "none"
@@ -81,7 +87,7 @@ def strictest(case: dict, arrays: Arrays, theirs: Arrays) -> str | None:
     arrays: the parameters of the case at least. An array that is shown in half precision may have been rounded to be shown, whatever
     the contract says of the one that was used.
     """
-    exact = centres(case, arrays)
+    exact = kept_centres(case, arrays, UNIT["float32"], {})
     own = bounds(case, exact, UNIT["float64"])
     for name in CONTRACTS:
         kept = contract(name, case["dtype"])

@@ -9,13 +9,14 @@ from functools import cache
 import numpy as np
 
 from worked_attention.referee.bounds.contracts import gates as certified
-from worked_attention.referee.bounds.contracts import roundoffs
+from worked_attention.referee.bounds.contracts import roundoffs, usual
 from worked_attention.referee.bounds.rounding import UNIT
-from worked_attention.referee.bounds.whole import bounds, centres
+from worked_attention.referee.bounds.whole import bounds, centres, kept_centres
 from worked_attention.referee.evidence import coarsest, source_of, weigh
 from worked_attention.referee.typical.whole import deviations
 from worked_attention.stages.catalogue import CATALOGUE
 
+Arrays = dict[str, np.ndarray]
 VERDICTS = {"right": "pass", "wrong": "fail", "undecided": "undecided"}
 
 
@@ -48,30 +49,32 @@ def gates_of(case: dict, ours: dict[str, np.ndarray], gates: dict) -> dict[str, 
     """
     u, kept = roundoffs(case)
     if gates["rule"] == "certified":
-        usual = max(u, min(kept, UNIT["float32"]))
-        return _gates(case, ours, certified(case, ours), [(u, kept), (usual, kept)])
+        both = [(u, kept), (usual(case), kept)]
+        return _gates(case, ours, certified(case, ours), both, lambda: kept_centres(case, ours, usual(case), kept))
     made = [name for stage in case["arrays"] if stage != "parameters" for name in case["arrays"][stage]]
     if case["dtype"] in gates:
-        return _gates(case, ours, dict.fromkeys(made, gates[case["dtype"]]), [])
+        return _gates(case, ours, dict.fromkeys(made, gates[case["dtype"]]), [], dict)
     sources = {name: [source for source in (name, *CATALOGUE[name].made_from) if source in ours] for name in made}
-    return _gates(case, ours, {name: gates["half_ulp"] * max(unit(ours[source]) for source in sources[name]) for name in made}, [])
+    return _gates(case, ours, {name: gates["half_ulp"] * max(unit(ours[source]) for source in sources[name]) for name in made}, [], dict)
 
 
 def own_gates(case: dict, ours: dict[str, np.ndarray]) -> dict[str, Gate]:
     """How far ours may be from the exact numbers, by array, in the arithmetic that the case names."""
-    return _gates(case, ours, bounds(case, centres(case, ours), *roundoffs(case)), [roundoffs(case)])
+    exact = centres(case, ours)
+    return _gates(case, ours, bounds(case, exact, *roundoffs(case)), [roundoffs(case)], lambda: exact)
 
 
-def _gates(case: dict, ours: dict[str, np.ndarray], bound: dict, both: list[tuple[float, float]]) -> dict[str, Gate]:
-    """The gates with these bounds, and with the deviations of those who compute in unit roundoffs (u, u_kept) together."""
+def _gates(case: dict, ours: Arrays, bound: dict, both: list[tuple[float, dict]], centred: Callable[[], Arrays]) -> dict[str, Gate]:
+    """The gates with these bounds, and with the deviations of those who compute in unit roundoffs (u, u_kept) together, from exact arrays
+    that `centred` gives."""
 
     @cache
     def deviation() -> dict[str, np.ndarray]:
-        exact = centres(case, ours)
+        exact = centred()
         found = [deviations(case, exact, u, kept) for u, kept in both]
         return {name: np.sqrt(sum(each[name] ** 2 for each in found)) for name in found[0]}
 
-    grain = coarsest(*roundoffs(case))
+    grain = coarsest(roundoffs(case)[0], UNIT[case["dtype"]])
     return {
         name: Gate(bound[name], (lambda name=name: deviation()[name]) if both else None, grain, source_of(name, ours)) for name in bound
     }

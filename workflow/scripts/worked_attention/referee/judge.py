@@ -11,9 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
-from worked_attention.referee.bounds.contracts import CONTRACTS, OUTER, contract, roundoffs
+from worked_attention.referee.bounds.contracts import CONTRACTS, INNER, OUTER, contract, roundoffs
 from worked_attention.referee.bounds.rounding import PRESCALED, UNIT, Errors, finish
-from worked_attention.referee.bounds.whole import BOUNDS
+from worked_attention.referee.bounds.whole import BOUNDS, certain_overflow, near_overflow
 from worked_attention.referee.chain import STAGE, Arrays, fill
 from worked_attention.referee.compare import spelled
 from worked_attention.referee.diagnosis import BESIDE, Diagnoser
@@ -21,7 +21,7 @@ from worked_attention.referee.evidence import Finding, coarsest, source_of, weig
 from worked_attention.referee.typical.rounding import Spread, finite, rounding
 from worked_attention.referee.typical.whole import TYPICAL
 from worked_attention.stages.catalogue import CATALOGUE, STAGES
-from worked_attention.stages.dtypes import HALF
+from worked_attention.stages.dtypes import HALF, usual_precision
 from worked_attention.stages.masks import fill_value
 from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.projections import latest
@@ -72,8 +72,9 @@ def arithmetics(case: dict, shown: str, given: Arrays, asked: str) -> list[Arith
         found.append(Arithmetic("float32", UNIT["float32"], dict.fromkeys(products, OURS), "float32"))
         found += halves(case["dtype"]) if case["dtype"] in HALF else []
     u, kept = roundoffs(case)
-    if u > UNIT["float32"] and u > kept:
-        found.append(Arithmetic("as the case names it", u, dict.fromkeys(CATALOGUE, kept), case["dtype"]))
+    own = UNIT[case["dtype"]]
+    if (u > UNIT["float32"] and u > own) or UNIT[case["precision"]["scores"]] > own:
+        found.append(Arithmetic("as the case names it", u, kept, case["dtype"]))
     if asked == ANY:
         return found
     found = [how for how in found if UNIT[how.dtype] <= UNIT[asked] and max([how.u, *how.kept.values()]) <= UNIT[asked]]
@@ -86,19 +87,22 @@ def blocked_score(case: dict, given: Arrays, how: Arithmetic) -> float:
     That is a half precision where `how` stores scores so, and where the case itself is in it.
     """
     half = how.dtype == case["dtype"] or max(how.u, how.kept.get("masked", how.u)) > UNIT["float32"]
-    dtypes = [how.dtype if half else "float32" if how.u > OURS else "float64"]
+    own = case["precision"]["scores"]
+    dtypes = [own if how.dtype == case["dtype"] else how.dtype if half else "float32" if how.u > OURS else "float64"]
     if "masked" in given:
-        dtypes = [given["masked"].dtype, case["dtype"], "float32", *dtypes]
+        dtypes = [given["masked"].dtype, own, "float32", *dtypes]
     with np.errstate(over="ignore"):
         fills = [float(np.asarray(fill_value(case["mask"]["fill"], np.dtype(dtype))).astype(dtype)) for dtype in dtypes]
     return next((fill for fill in fills if "masked" in given and (given["masked"].astype(np.float64) == fill).any()), fills[0])
 
 
-def in_float64(case: dict, given: Arrays, how: Arithmetic) -> dict:
-    """The case with float64 in every stage; what takes the place of a blocked score is as `blocked_score` says."""
+def in_float64(case: dict, given: Arrays, how: Arithmetic, certain: float = np.inf) -> dict:
+    """The case with float64 in every stage; what takes the place of a blocked score is as `blocked_score` says. Scores beyond `certain` are
+    infinite."""
     empty = {"error": "nan"}.get(case["mask"]["empty_row"], case["mask"]["empty_row"])  # the judge does not stop at somebody's empty row
     mask = case["mask"] | {"fill": blocked_score(case, given, how), "empty_row": empty}
-    return case | {"dtype": "float64", "precision": {"accumulate": "float64", "softmax": "float64"}, "mask": mask}
+    limits = case["overflow"] | {"certain": certain}
+    return case | {"dtype": "float64", "precision": usual_precision("float64"), "mask": mask, "overflow": limits}
 
 
 def widened(arrays: Arrays) -> Arrays:
@@ -190,6 +194,14 @@ def _shown(sent: Arrays, name: str, how: Arithmetic) -> float:
     return unit if unit <= UNIT[how.dtype] else 0.0
 
 
+def unlimited(chain: Chain, rounded: Chain | None, how: Arithmetic, sent: Arrays, steps: Arrays) -> dict[str, np.ndarray]:
+    """`bounded`, as if no score overflowed and none were rounded to be stored; all but `chain` as there."""
+    free = chain.case | {"overflow": dict.fromkeys(chain.case["overflow"], np.inf)}
+    wide = replace(how, kept={name: unit for name, unit in how.kept.items() if name not in INNER["scores"]})
+    fitting = {name: steps[name] for name in steps if name in sent and how.printed}
+    return bounded(free, chain, rounded, wide, sent, fitting)
+
+
 class Trial:
     """What was sent, held against one arithmetic."""
 
@@ -240,14 +252,19 @@ class Trials:
         self.chains: dict[tuple, Chain] = {}
         self.made: dict[tuple, Trial] = {}
 
-    def chain(self, how: Arithmetic, dtype: str, taken: tuple[str, ...]) -> Chain:
-        """The chain from parameters rounded to `dtype`, taken up at the arrays `taken`."""
-        wide = in_float64(self.case, self.sent, how)
-        key = (wide["mask"]["fill"], dtype, taken)
+    def chain(self, how: Arithmetic, dtype: str, taken: tuple[str, ...], certain: float = np.inf) -> Chain:
+        """The chain from parameters rounded to `dtype`, taken up at the arrays `taken`; scores beyond `certain` are infinite."""
+        wide = in_float64(self.case, self.sent, how, certain)
+        key = (wide["mask"]["fill"], dtype, taken, certain)
         if key not in self.chains:
             given = widened({name: self.sent[name] for name in taken})
             self.chains[key] = Chain(wide, _rounded(self.parameters, dtype), given)
         return self.chains[key]
+
+    def chains_of(self, how: Arithmetic, taken: tuple[str, ...], certain: float = np.inf) -> tuple[Chain, Chain | None]:
+        """`chain` from parameters as `how` has them, and from rounded ones where that makes a difference that it allows."""
+        chain = self.chain(how, how.dtype if how.rounded else "float64", taken, certain)
+        return chain, self.chain(how, how.dtype, taken, certain) if not how.half and how.dtype != "float64" else None
 
     def of(self, how: Arithmetic) -> list[Trial]:
         """Those of one arithmetic. An array in half precision, or in print, is no excuse for another one that is neither: it was either
@@ -258,9 +275,12 @@ class Trials:
         for taken in takes:
             key = (how.name, how.rounded, taken)
             if key not in self.made:
-                chain = self.chain(how, how.dtype if how.rounded else "float64", taken)
-                other = self.chain(how, how.dtype, taken) if not how.half and how.dtype != "float64" else None
-                self.made[key] = Trial(chain, other, how, {name: self.sent[name] for name in taken}, self.steps)
+                sent = {name: self.sent[name] for name in taken}
+                chain, other = self.chains_of(how, taken)
+                if near_overflow(chain.case, chain.expected):
+                    certain = certain_overflow(chain.case, chain.expected, unlimited(chain, other, how, sent, self.steps))
+                    chain, other = self.chains_of(how, taken, certain)
+                self.made[key] = Trial(chain, other, how, sent, self.steps)
             found.append(self.made[key])
         return found
 

@@ -3,7 +3,8 @@
 from collections.abc import Collection
 
 from worked_attention.cases.words import printable
-from worked_attention.referee.conventions import others
+from worked_attention.referee.bounds.whole import centres
+from worked_attention.referee.conventions import largest_score, others
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import ANY, judge_case
 from worked_attention.referee.outcome import counts, grouped, named, says
@@ -60,7 +61,7 @@ def _judged(case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, s
     verdict = judge_case(case, parameters, sent.arrays, contract=contract, steps=sent.steps)
     if verdict["verdict"] != "wrong":
         return verdict
-    for followed, other in others(case, conventions):
+    for followed, other in others(case, conventions, largest_score(centres(case, parameters))):
         found = judge_case(other, parameters, sent.arrays, contract=contract, steps=sent.steps)
         if found["verdict"] == "right":
             return found | {"verdict": "convention", "convention": followed}

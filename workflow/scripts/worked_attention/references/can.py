@@ -6,8 +6,9 @@ An adapter says `CAN = ...` in the words of `case["uses"]` and of the catalogue.
 
 from worked_attention.stages.catalogue import CATALOGUE
 
-FORM = frozenset(("dtype", "heads", "backward", "upstream", "mask.empty_row", "precision.accumulate", "precision.softmax", "softmax"))
-FORM |= {"scale"}  # dtype and shape, conventions that every adapter tells, and values that each looks at
+FORM = frozenset(("dtype", "heads", "backward", "upstream", "mask.empty_row", "softmax"))
+FORM |= {f"precision.{part}" for part in ("accumulate", "softmax", "scores")} | {"scale"}
+# dtype and shape, conventions that every adapter tells, and values that each looks at; where scores overflow, their numbers tell
 INPUTS = frozenset(("x", "x_kv", "x_k", "x_v", *(f"{kind}_{name}" for kind in "wb" for name in "qkvo")))
 GIVEN = frozenset(("q", "k", "v", "q_heads", "k_heads", "v_heads"))
 PLACES = frozenset(("sinusoidal", "sinusoidal.base", "positions.offset", "positions.queries", "positions.keys"))

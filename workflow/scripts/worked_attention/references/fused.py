@@ -50,7 +50,8 @@ def keep_and_bias(case: dict, arrays: dict[str, np.ndarray], native: set[str]) -
     """Boolean mask (True = attend) and additive terms, each [B, H, Lq, Lk] or None; without the options that the operator has itself."""
     rest = {option: value for option, value in case["mask"].items() if option not in native}
     shape = (case["dims"].get("B", 1), case["heads"], case["dims"]["Lq"], case["dims"]["Lk"])
-    found = combined({**case, "mask": rest}, arrays), bias(case, arrays)
+    narrow = {**case, "precision": case["precision"] | {"scores": case["dtype"]}}  # a bias comes in the dtype of queries and keys
+    found = combined({**case, "mask": rest}, arrays), bias(narrow, arrays)
     return tuple(None if array is None else np.broadcast_to(array, shape) for array in found)
 
 

@@ -28,7 +28,7 @@ def run(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     made = torch_tools.heads(case, p)
     q, k, v = (made[name] if "B" in case["dims"] else made[name][None] for name in "QKV")
     shape = (len(q), case["heads"], q.shape[-2], k.shape[-2])
-    keep, added, cap = torch_tools.keep(case, p), torch_tools.bias(case, p), case["softcap"]
+    keep, added, cap = torch_tools.keep(case, p), torch_tools.bias(case, p, q.dtype), case["softcap"]
     keep = None if keep is None else keep.expand(shape)
     added = None if added is None else added.expand(shape)
 

@@ -32,23 +32,23 @@ def run(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     if case["backward"]:
         p = {name: x.requires_grad_() if x.is_floating_point() and name != "upstream" else x for name, x in p.items()}
     made = torch_tools.heads(case, p)
-    wide = DTYPES[case["precision"]["accumulate"]]
+    wide, scores_in = DTYPES[case["precision"]["accumulate"]], DTYPES[case["precision"]["scores"]]
 
     def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return (a.to(wide) @ b.to(wide)).to(DTYPES[case["dtype"]])
+        return a.to(wide) @ b.to(wide)
 
     if "scaled" in p:
-        made["scaled"] = p["scaled"]
+        made["scaled"] = p["scaled"].to(scores_in)
     else:
         groups = case["heads"] // case["kv_heads"]
-        made["qk"] = product(made["Q"], made["K"].repeat_interleave(groups, dim=-3).mT)
+        made["qk"] = product(made["Q"], made["K"].repeat_interleave(groups, dim=-3).mT).to(scores_in)
         made["scaled"] = made["qk"] * case["scale_factor"]
     scores = made["scaled"]
     if case["softcap"]:
         scores = made["capped"] = torch.tanh(scores / case["softcap"]) * case["softcap"]
-    if (added := torch_tools.bias(case, p)) is not None:
+    if (added := torch_tools.bias(case, p, scores_in)) is not None:
         made["bias"] = added.expand_as(scores)
-        scores = scores + added
+        scores = scores + made["bias"]
     keep = torch_tools.keep(case, p)
     if keep is not None:
         made["keep"] = keep.expand_as(scores)
@@ -62,7 +62,8 @@ def run(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     if "dropout_keep" in p:
         used = made["dropped"] = made["weights"] * p["dropout_keep"] / (1 - case["dropout"])
     if "V" in made:
-        made |= finish(product(used, made["V"].repeat_interleave(case["heads"] // case["kv_heads"], dim=-3)), p)
+        values = made["V"].repeat_interleave(case["heads"] // case["kv_heads"], dim=-3)
+        made |= finish(product(used, values).to(DTYPES[case["dtype"]]), p)
     if case["backward"]:
         made |= gradients(case, p, made)
     return {name: numpy(x) for name, x in made.items() if len(name) > 1 or name in "qkv"}

@@ -5,7 +5,7 @@ import torch
 
 from worked_attention.references import torch_sdpa, torch_tools
 from worked_attention.references.can import APPENDED, BIASES, FORM, INPUTS, MASKS, PLACES
-from worked_attention.references.torch_tools import inputs, numpy, packed, tensor
+from worked_attention.references.torch_tools import DTYPES, inputs, numpy, packed, tensor
 
 CAN = (FORM | INPUTS | PLACES | APPENDED | MASKS | BIASES) - {"scale"}
 
@@ -53,7 +53,7 @@ def module(case: dict, p: dict[str, torch.Tensor]) -> torch.nn.MultiheadAttentio
 def mask(case: dict, p: dict[str, torch.Tensor], batch: int) -> torch.Tensor | None:
     """attn_mask [B*H, Lq, Lc]: True = blocked (the inverse of ours), or added with -inf if there is a bias."""
     cached = case["dims"]["Lc"]
-    keep, added = torch_tools.keep(case, p), torch_tools.bias(case, p)
+    keep, added = torch_tools.keep(case, p), torch_tools.bias(case, p, DTYPES[case["dtype"]])
     if keep is None and added is None:
         return None
     whole = ~keep if added is None else added if keep is None else added.masked_fill(~keep, -torch.inf)

@@ -7,7 +7,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from worked_attention.references import torch_tools
 from worked_attention.references.can import ATTENDING, refusal
-from worked_attention.references.torch_tools import finish, numpy, tensor
+from worked_attention.references.torch_tools import DTYPES, finish, numpy, tensor
 from worked_attention.stages.dtypes import usual_precision
 
 CAN = ATTENDING - {"qk_norm.zero_vector"}  # its softmax makes zeros of a row of NaN, and so hides it
@@ -19,8 +19,8 @@ def supports(case: dict, can: frozenset[str] = CAN) -> str | None:
         return reason
     if case["softmax"] != "plain":
         return "has the plain softmax only"
-    if case["precision"] != usual_precision(case["dtype"]):
-        return "chooses the precision of sums and softmax itself"
+    if case["precision"] | {"scores": case["dtype"]} != usual_precision(case["dtype"]):
+        return "chooses the precision of sums and softmax itself"  # what it does with scores shows only where they overflow
     if case["spelled"]:
         return "adds its masks, so that NaN or infinity behind a mask comes through"
     return None
@@ -34,7 +34,7 @@ def convention(case: dict) -> str | None:
 def attend(case: dict, p: dict[str, torch.Tensor], backend: SDPBackend) -> torch.Tensor:
     """contexts [..., H, Lq, d_v] by one call; the mask is one combined tensor, never a hint beside it."""
     made = torch_tools.heads(case, p)
-    keep, added = torch_tools.keep(case, p), torch_tools.bias(case, p)
+    keep, added = torch_tools.keep(case, p), torch_tools.bias(case, p, DTYPES[case["dtype"]])
     mask = keep if added is None else added if keep is None else added.masked_fill(~keep, -torch.inf)
     if mask is not None and mask.dim() == 3:
         mask = mask[None]  # [H, Lq, Lk], which the flash backend takes with a batch only

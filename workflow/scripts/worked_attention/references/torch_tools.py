@@ -234,8 +234,8 @@ def keep(case: dict, p: dict[str, torch.Tensor]) -> torch.Tensor | None:
     return torch.nn.functional.pad(whole, (0, dims["Lk"] - columns), value=True)
 
 
-def bias(case: dict, p: dict[str, torch.Tensor]) -> torch.Tensor | None:
-    """All additive terms together [..., H or 1, Lq, Lk]; None if there are none."""
+def bias(case: dict, p: dict[str, torch.Tensor], dtype: torch.dtype) -> torch.Tensor | None:
+    """All additive terms together [..., H or 1, Lq, Lk], in `dtype`; None if there are none."""
     steps = torch.tensor(case["context_positions"])[None, :] - torch.tensor(case["query_positions"])[:, None]
     terms = [p[name] for name in ("bias_table", "mask_add") if name in p]
     terms += [p["mask_key_add"][..., None, None, :]] if "mask_key_add" in p else []
@@ -248,10 +248,10 @@ def bias(case: dict, p: dict[str, torch.Tensor]) -> torch.Tensor | None:
         terms.append(table[buckets].permute(2, 0, 1))
     if not terms:
         return None
-    total = terms[0]
+    total = terms[0].to(torch.promote_types(terms[0].dtype, dtype))
     for term in terms[1:]:
         total = total + term
-    return torch.nn.functional.pad(total.to(DTYPES[case["dtype"]]), (0, case["dims"]["Lk"] - case["dims"]["Lc"]))
+    return torch.nn.functional.pad(total.to(dtype), (0, case["dims"]["Lk"] - case["dims"]["Lc"]))
 
 
 def series(heads: int) -> list[float]:

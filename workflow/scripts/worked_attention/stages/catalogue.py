@@ -210,6 +210,11 @@ def source(name: str, arrays: Collection[str]) -> str | None:
     return next((found for found in SOURCES[name] if found in arrays), None)
 
 
+def kept_in(name: str, stage: str, dtype: str, scores: str) -> str:
+    """The dtype in which array `name` of a `stage` is kept by a case of `dtype` that keeps its scores in the dtype `scores`."""
+    return "bool" if name in BOOLEAN else scores if stage == "scores" else dtype
+
+
 def size(axis: str, dims: dict[str, int]) -> int:
     """Length of an axis: of a size, or of a product of sizes such as `H*d_k`."""
     return prod(dims[name] for name in axis.split("*"))

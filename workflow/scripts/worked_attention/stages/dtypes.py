@@ -42,6 +42,12 @@ HALF = tuple(name for name, dtype in DTYPES.items() if dtype.half)
 
 
 def usual_precision(dtype: str) -> dict[str, str]:
-    """{accumulate, softmax} where a case of `dtype` names neither: float32 for the half precisions, its own dtype else."""
+    """{accumulate, softmax, scores} where a case of `dtype` names none: sums and softmax of the half precisions in float32, else all in
+    its own dtype."""
     inner = "float32" if DTYPES[dtype].half else dtype
-    return {"accumulate": inner, "softmax": inner}
+    return {"accumulate": inner, "softmax": inner, "scores": dtype}
+
+
+def overflow(scores: str) -> dict[str, float]:
+    """{possible, certain} of scores that are kept in this dtype: beyond the first a score may be infinite, beyond the other it is."""
+    return {"possible": DTYPES[scores].largest, "certain": DTYPES[scores].largest}

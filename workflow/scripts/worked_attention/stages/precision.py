@@ -19,6 +19,11 @@ def rounded(x: np.ndarray, dtype: str | np.dtype) -> np.ndarray:
         return x.astype(dtype, copy=False)
 
 
+def overflowing(x: np.ndarray, beyond: float) -> np.ndarray:
+    """x, and infinity in place of what is larger than `beyond`."""
+    return np.where(np.abs(x) > beyond, np.copysign(x.dtype.type(np.inf), x), x)
+
+
 def matmul(a: np.ndarray, b: np.ndarray, accumulate: str) -> np.ndarray:
     """a b, summed in `accumulate` and not yet rounded to the dtype that is kept.
 

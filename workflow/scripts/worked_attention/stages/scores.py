@@ -7,7 +7,7 @@ import numpy as np
 
 from worked_attention.stages.masks import append_keys, combined, fill_value
 from worked_attention.stages.positions import alibi, t5_bias
-from worked_attention.stages.precision import matmul, rounded, widened
+from worked_attention.stages.precision import matmul, overflowing, rounded, widened
 from worked_attention.stages.projections import latest
 
 
@@ -17,8 +17,8 @@ def repeat_heads(x: np.ndarray, heads: int) -> np.ndarray:
 
 
 def products(q: np.ndarray, k: np.ndarray, accumulate: str = "float64") -> np.ndarray:
-    """Q K^T [..., H, Lq, Lk], unscaled, from q [..., H, Lq, d_k] and k [..., H_kv, Lk, d_k], summed in `accumulate`, in the dtype of q."""
-    return rounded(matmul(q, np.swapaxes(repeat_heads(k, q.shape[-3]), -1, -2), accumulate), q.dtype)
+    """Q K^T [..., H, Lq, Lk], unscaled, from q [..., H, Lq, d_k] and k [..., H_kv, Lk, d_k], summed in `accumulate`, not yet rounded."""
+    return matmul(q, np.swapaxes(repeat_heads(k, q.shape[-3]), -1, -2), accumulate)
 
 
 def softcap(scores: np.ndarray, cap: float) -> np.ndarray:
@@ -40,25 +40,32 @@ def bias(case: dict, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
     if not terms:
         return None
     with np.errstate(over="ignore", invalid="ignore"):  # -1e308 twice is -inf, and inf - inf NaN
-        total = rounded(sum(map(widened, terms[1:]), widened(terms[0])), case["dtype"])
+        total = rounded(sum(map(widened, terms[1:]), widened(terms[0])), case["precision"]["scores"])
     return append_keys(total, case["dims"]["Lk"] - case["dims"]["Lc"], 0.0)
 
 
 def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`qk`, `scaled`, `capped`, `bias`, `keep` and `masked`, as far as the case has them, all [..., H, Lq, Lk]."""
+    """`qk`, `scaled`, `capped`, `bias`, `keep` and `masked`, as far as the case has them, all [..., H, Lq, Lk], in `precision.scores`.
+
+    A score beyond what that dtype can hold is infinite.
+    """
+
+    def kept(x: np.ndarray) -> np.ndarray:
+        return overflowing(rounded(x, case["precision"]["scores"]), case["overflow"]["certain"])
+
     made = {}
     if "scaled" in arrays:
-        made["scaled"] = arrays["scaled"]
+        made["scaled"] = rounded(arrays["scaled"], case["precision"]["scores"])
     else:
-        made["qk"] = products(latest(arrays, "q"), latest(arrays, "k"), case["precision"]["accumulate"])
-        made["scaled"] = rounded(widened(made["qk"]) * case["scale_factor"], case["dtype"])
+        made["qk"] = kept(products(latest(arrays, "q"), latest(arrays, "k"), case["precision"]["accumulate"]))
+        made["scaled"] = kept(widened(made["qk"]) * case["scale_factor"])
     scores = made["scaled"]
     if case["softcap"]:
         scores = made["capped"] = softcap(scores, case["softcap"])
     if (added := bias(case, arrays)) is not None:
         made["bias"] = np.broadcast_to(added, scores.shape)
         with np.errstate(over="ignore", invalid="ignore"):  # as the sum of biases
-            scores = scores + made["bias"]
+            scores = kept(scores + made["bias"])
     if (keep := combined(case, arrays)) is not None:
         made["keep"] = np.broadcast_to(keep, scores.shape)
         fill = rounded(np.asarray(fill_value(case["mask"]["fill"], scores.dtype)), scores.dtype)  # -1e9 is -inf in float16

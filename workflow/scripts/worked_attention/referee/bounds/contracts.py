@@ -3,7 +3,7 @@
 import numpy as np
 
 from worked_attention.referee.bounds.rounding import PRESCALED, UNIT
-from worked_attention.referee.bounds.whole import bounds, centres
+from worked_attention.referee.bounds.whole import bounds, kept_centres
 from worked_attention.stages.catalogue import CATALOGUE
 
 INNER = {"weights": {"weights", "dropped"}, "scores": {"qk", "scaled", "capped", "bias", "masked"}}
@@ -16,9 +16,15 @@ CONTRACTS = {  # which arrays are rounded to half precision, the strictest first
 }
 
 
-def roundoffs(case: dict) -> tuple[float, float]:
-    """(u, u_kept) of the arithmetic that the case names."""
-    return max(UNIT[case["precision"][part]] for part in ("accumulate", "softmax")), UNIT[case["dtype"]]
+def roundoffs(case: dict) -> tuple[float, dict[str, float]]:
+    """(u, u_kept by name) of the arithmetic that the case names."""
+    kept = dict.fromkeys((*CATALOGUE, PRESCALED), UNIT[case["dtype"]]) | dict.fromkeys(INNER["scores"], UNIT[case["precision"]["scores"]])
+    return max(UNIT[case["precision"][part]] for part in ("accumulate", "softmax")), kept
+
+
+def usual(case: dict) -> float:
+    """u of those who compute all of a case in its dtype, or in float32 if that is a half precision; not finer than the case names it."""
+    return max(roundoffs(case)[0], min(UNIT[case["dtype"]], UNIT["float32"]))
 
 
 def contract(name: str, dtype: str) -> dict[str, float]:
@@ -41,8 +47,7 @@ def gates(case: dict, ours: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     the dtype of the case (float32 for the half precisions), and may store everything in that dtype.
     """
     u, kept = roundoffs(case)
-    exact = centres(case, ours)
+    exact = kept_centres(case, ours, usual(case), kept)
     own = bounds(case, exact, u, kept)
-    usual = max(u, min(kept, UNIT["float32"]))
-    theirs = own if usual == u else bounds(case, exact, usual, kept)
+    theirs = own if usual(case) == u else bounds(case, exact, usual(case), kept)
     return {name: own[name] + theirs[name] for name in own}

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from worked_attention.stages.catalogue import BOOLEAN
+from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE
 from worked_attention.stages.dtypes import DTYPES, Dtype
 from worked_attention.stages.scores import repeat_heads
 
@@ -77,6 +77,10 @@ class Errors:
         """Unit roundoff of one operation whose result is `name`: never finer than the array is stored."""
         return max(self.u, self.kept.get(name, self.u))
 
+    def limit(self, name: str) -> float:
+        """Beyond it, `name` may become infinite: as the case says of scores, and else the largest number of its format."""
+        return limit(self.case, name, self.unit(name))
+
     def of(self, name: str) -> np.ndarray:
         """E of an array; zeros if it is a parameter or else known exactly. Raises Boundless if no stage has settled it."""
         if name not in self.bound and name not in BOOLEAN and name not in self.case["arrays"]["parameters"]:
@@ -91,7 +95,12 @@ class Errors:
     def settle(self, name: str, error: np.ndarray, roundings: float = 0) -> None:
         """Note the bound of `name`: `error` so far, then `roundings` of the result, at least one where it is stored in fewer bits."""
         unit = self.unit(name)
-        self.bound[name] = finish(self.centre[name], error, max(roundings, float(unit > self.u)), unit)
+        self.bound[name] = finish(self.centre[name], error, max(roundings, float(unit > self.u)), unit, self.limit(name))
+
+
+def limit(case: dict, name: str, unit: float) -> float:
+    """Beyond it, array `name`, kept with unit roundoff `unit`, may become infinite: as the case says of scores, else by its format."""
+    return case["overflow"]["possible"] if name in CATALOGUE and CATALOGUE[name].stage == "scores" else largest(unit)
 
 
 def most(centre: np.ndarray, error: np.ndarray | None) -> np.ndarray:
@@ -102,17 +111,19 @@ def most(centre: np.ndarray, error: np.ndarray | None) -> np.ndarray:
     return size if error is None else size + 2 * error
 
 
-def finish(centre: np.ndarray, error: np.ndarray, roundings: float, unit: float) -> np.ndarray:
+def finish(centre: np.ndarray, error: np.ndarray, roundings: float, unit: float, reach: float | None = None) -> np.ndarray:
     """E after the last `roundings` of a result: from |computed - exact| <= E0 + g (|exact| + E0), g = gamma_roundings, and
-    |exact| <= |centre| + E follows E = (E0 + g (|centre| + E0)) / (1 - g). Infinite beyond the largest number of the format."""
+    |exact| <= |centre| + E follows E = (E0 + g (|centre| + E0)) / (1 - g). Infinite where a number may lie beyond `reach`, or the largest
+    of the format."""
+    reach = largest(unit) if reach is None else reach
     g, size = gamma(roundings, unit), np.abs(centre)
     if g >= 0.5:
         return np.where(np.isfinite(centre), math.inf, 0.0)
     with np.errstate(invalid="ignore", over="ignore"):
         error = error * ((1 + g) / (1 - g) * SAFE) + size * (g / (1 - g) * SAFE)
-    regular = size.max(initial=0.0) <= largest(unit) and np.isfinite(error.sum())
+    regular = size.max(initial=0.0) + error.max(initial=0.0) <= reach and np.isfinite(error.sum())
     if not regular:
-        error = np.where((size > largest(unit)) | np.isnan(error), math.inf, error)
+        error = np.where((size + error > reach) | np.isnan(error), math.inf, error)
     error = np.where((size > 0) | (error > 0), error + 4 * smallest(unit), 0.0)
     return error if regular else np.where(np.isfinite(centre), error, 0.0)
 

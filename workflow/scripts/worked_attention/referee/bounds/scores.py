@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from worked_attention.referee.bounds.rounding import PRESCALED, UNIT, Errors, gamma, largest, latest_error, product, terms, transposed
+from worked_attention.referee.bounds.rounding import PRESCALED, UNIT, Errors, gamma, latest_error, product, terms, transposed
 from worked_attention.stages import positions
 from worked_attention.stages.masks import append_keys
 
@@ -64,5 +64,5 @@ def stage(of: Errors) -> None:
         error = error + own + gamma(n + 2 * (unit > of.u), unit) * (of.most(last) + spread)
     if "keep" in a:
         error = np.where(a["keep"], error, 0.0)
-    error = np.where(np.abs(a["masked"]) > largest(of.unit("masked")), math.inf, error)
+    error = np.where(np.abs(a["masked"]) * (error > 0) + error > of.limit("masked"), math.inf, error)
     of.bound["masked"] = np.where(np.isfinite(a["masked"]), error, 0.0)

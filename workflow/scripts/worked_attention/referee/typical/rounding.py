@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from worked_attention.referee.bounds.rounding import Boundless, largest, smallest
+from worked_attention.referee.bounds.rounding import Boundless, limit, smallest
 from worked_attention.stages.catalogue import BOOLEAN
 
 DEVIATIONS = 8.0  # honest evaluations stayed within 5, known mistakes that move an array by 5 % lay beyond 8
@@ -55,7 +55,8 @@ class Spread:
         centre = self.centre[name]
         with np.errstate(invalid="ignore", over="ignore"):
             found = variance + roundings * self.rounding(name, centre)
-            found = np.where(np.isnan(found) | (np.abs(centre) > largest(self.unit(name))), np.inf, found)
+            beyond = np.abs(centre) + DEVIATIONS * np.sqrt(found) > limit(self.case, name, self.unit(name))
+            found = np.where(np.isnan(found) | beyond, np.inf, found)
         self.variance[name] = np.where(np.isfinite(centre), found, 0.0)
 
     def take(self, name: str, variance: np.ndarray) -> None:
