@@ -17,7 +17,7 @@ from worked_attention.referee.bounds.whole import BOUNDS, certain_overflow, near
 from worked_attention.referee.chain import STAGE, Arrays, fill
 from worked_attention.referee.compare import spelled
 from worked_attention.referee.diagnosis import BESIDE, Diagnoser
-from worked_attention.referee.evidence import Finding, coarsest, source_of, weigh
+from worked_attention.referee.evidence import Finding, coarsest, difference, source_of, weigh
 from worked_attention.referee.typical.rounding import Spread, finite, rounding
 from worked_attention.referee.typical.whole import TYPICAL
 from worked_attention.stages.catalogue import CATALOGUE, STAGES
@@ -158,9 +158,11 @@ def bounded(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, se
         for name in case["arrays"][stage]:
             of.centre[name] = chain.used[name]
             if name in chain.given:
+                own = of.of(name) + difference(chain.used[name], chain.expected[name])
                 of.bound[name] = None  # it is what the next stages get
                 if how.half and _shown(sent, name, how):  # it may have been rounded for us to see, and used as it was
-                    of.bound[name] = _shown(sent, name, how) * np.abs(np.nan_to_num(chain.used[name], posinf=0.0, neginf=0.0))
+                    rounding_off = _shown(sent, name, how) * np.abs(np.nan_to_num(chain.used[name], posinf=0.0, neginf=0.0))
+                    of.bound[name] = np.fmin(rounding_off, own)
                 if name in steps:
                     of.bound[name] = steps[name] / 2
                 if name in ("weights", "dropped"):
@@ -199,7 +201,7 @@ def unlimited(chain: Chain, rounded: Chain | None, how: Arithmetic, sent: Arrays
     free = chain.case | {"overflow": dict.fromkeys(chain.case["overflow"], np.inf)}
     wide = replace(how, kept={name: unit for name, unit in how.kept.items() if name not in INNER["scores"]})
     fitting = {name: steps[name] for name in steps if name in sent and how.printed}
-    return bounded(free, chain, rounded, wide, sent, fitting)
+    return bounded(free, chain, rounded, wide, {name: sent[name] for name in sent if name not in INNER["scores"]}, fitting)
 
 
 class Trial:
