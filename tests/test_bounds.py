@@ -151,7 +151,8 @@ def test_wrong_computations_leave_the_bounds(dtype: str):
     assert not broken(ours, found, true)
     wrong = compute(case | {"scale_factor": 17**-0.5})
     assert broken(wrong, found, true) == ["scaled", "masked", "weights", "contexts", "concat", "output"]
-    u, kept = (unit * 2.0**-100 for unit in roundoffs(case))
+    u, kept = roundoffs(case)
+    u, kept = u * 2.0**-100, {name: unit * 2.0**-100 for name, unit in kept.items()}
     assert "qk" in broken(ours, bounds(case, centres(case, ours), u, kept), true)
 
 
