@@ -146,7 +146,7 @@ def norm_backward(of: Errors, name: str, dy: np.ndarray, error: np.ndarray, unit
     a = of.centre
     x, ex = a[f"{name}_heads"], of.of(f"{name}_heads")
     options, d = of.case["qk_norm"], a[f"{name}_heads"].shape[-1]
-    eta, low, n = inverse_size(x, ex, options)
+    eta, low, n = inverse_size(x, ex, options, unit)
     gain = a.get(f"g_{name}", 1.0)
     y, ey = dy * gain, np.abs(gain) * error
     my = np.abs(y) + 2 * ey

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from worked_attention.referee.bounds.rounding import UNIT, Errors, finish, gamma, most, product, terms
+from worked_attention.referee.bounds.rounding import UNIT, Errors, finish, gamma, largest, most, product, smallest, terms
 from worked_attention.stages import positions
 from worked_attention.stages.catalogue import source
-from worked_attention.stages.projections import extend, split_heads
+from worked_attention.stages.projections import SHARED, extend, split_heads
 
 
 def project(of: Errors, name: str, x: str, w: str, b: str) -> None:
@@ -39,25 +39,39 @@ def sinusoids(of: Errors, name: str, x: str, where: list[int]) -> None:
     of.settle(name, of.of(x) + off + 2 * of.unit(name), 1)
 
 
-def inverse_size(x: np.ndarray, ex: np.ndarray, options: dict) -> tuple[np.ndarray, np.ndarray, int]:
+def lost_squares(x: np.ndarray, options: dict, u: float) -> np.ndarray:
+    """[..., 1]: how far r^2 = sum x^2 / n + eps may be off, for squares and eps may underflow in the arithmetic u if nobody scales them:
+    each by `smallest`. Infinite where they may overflow, for then r is infinite and x / r is 0."""
+    with np.errstate(over="ignore"):
+        squares = (x * x).sum(axis=-1, keepdims=True) + options["eps"]
+    lost = (x.shape[-1] + 1) * smallest(u) / SHARED[options["kind"]](x.shape[-1])
+    return np.where(squares > largest(u) / 2, math.inf, lost)
+
+
+def inverse_size(x: np.ndarray, ex: np.ndarray, options: dict, u: float) -> tuple[np.ndarray, np.ndarray, int]:
     """(eta, low, n) for r = sqrt(sum x^2 / n + eps): r is the length of the vector (x / sqrt(n), sqrt(eps)), so an error E of x moves it by
-    at most eta = |E| / sqrt(n), and exact and computed r are at least low = r(centre) - 2 eta (0 where that is negative)."""
-    n = x.shape[-1] if options["kind"] == "rms" else 1
+    at most |E| / sqrt(n). Squares that are lost in the arithmetic u move r^2 by `lost_squares`, and r by that over the least r. Both
+    together are eta, and exact and computed r are at least low = r(centre) - 2 eta (0 where that is negative)."""
+    n = SHARED[options["kind"]](x.shape[-1])
     eta = np.sqrt((ex * ex).sum(axis=-1, keepdims=True) / n)
-    return eta, np.maximum(np.sqrt((x * x).sum(axis=-1, keepdims=True) / n + options["eps"]) - 2 * eta, 0.0), n
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        r = np.sqrt((x * x).sum(axis=-1, keepdims=True) / n + options["eps"])
+        eta = eta + lost_squares(np.abs(x) + 2 * ex, options, u) / np.maximum(r - 2 * eta, 0.0)
+        low = np.maximum(r - 2 * eta, 0.0)
+    return eta, np.where(np.isnan(low), 0.0, low), n
 
 
 def norm(of: Errors, name: str, x: str, gain: str) -> None:
     """y = g x / r: |y' - y| <= (|g| E_x + |y| |r' - r|) / r' <= (|g| E_x + |y| eta) / low, and |y| <= |centre| + E gives
-    E = (|g| E_x + |centre| eta) / (low - eta); 0 where x is known exactly, also where it is 0 and r too. The sum of squares, eps, root,
+    E = (|g| E_x + |centre| eta) / (low - eta); 0 where x is known to be 0, also where r is 0 too. The sum of squares, eps, root,
     division and gain are at most d + 8 roundings."""
     a, ex = of.centre, of.of(x)
-    eta, low, _ = inverse_size(a[x], ex, of.case["qk_norm"])
+    eta, low, _ = inverse_size(a[x], ex, of.case["qk_norm"], of.u)
     roundings, unit = a[x].shape[-1] + 8, of.unit(name)
     gained = np.abs(a[gain]) * ex if gain in a else ex
     with np.errstate(divide="ignore", invalid="ignore"):
         error = (gained + (1 + 2 * gamma(roundings, unit)) * np.abs(a[name]) * eta) / np.maximum(low - eta, 0.0)
-    error = np.where(ex.any(axis=-1, keepdims=True), np.where(np.isnan(error), math.inf, error), 0.0)
+    error = np.where((np.abs(a[x]) + ex).any(axis=-1, keepdims=True), np.where(np.isnan(error), math.inf, error), 0.0)
     of.settle(name, finish(a[name], error, roundings, of.u), 2 * (unit > of.u))
 
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from worked_attention.referee.bounds.rounding import PRESCALED, UNIT, Errors, gamma, latest_error, product, terms, transposed
+from worked_attention.referee.bounds.rounding import PRESCALED, UNIT, Errors, gamma, latest_error, product, smallest, terms, transposed
 from worked_attention.stages import positions
 from worked_attention.stages.masks import append_keys
 
@@ -43,6 +43,7 @@ def added(of: Errors) -> tuple[np.ndarray, np.ndarray, int]:
 def stage(of: Errors) -> None:
     """The stage in its order. Scale: |s| E + 6 u |scaled|, with E from `products`; six roundings cover what comes of sqrt(s) itself.
     Softcap c tanh(x/c): the slope is at most 1, and a relative error of x/c is at most the same of tanh; 10 roundings with 4 ulp for tanh.
+    Where x/c or its tanh underflow, c times that is lost.
     Bias: n terms and the score are added in any order, within gamma_n of the sum of all sizes. Mask: what is blocked becomes the fill, a
     number of the dtype, exactly.
     """
@@ -51,7 +52,7 @@ def stage(of: Errors) -> None:
     if "scaled" not in case["arrays"]["parameters"]:
         of.settle("scaled", abs(case["scale_factor"]) * products(of), 6)
     if case["softcap"]:
-        of.settle("capped", of.of("scaled"), 10)
+        of.settle("capped", of.of("scaled") + 2 * case["softcap"] * smallest(of.unit("capped")), 10)
         last = "capped"
     error = of.of(last)
     if "bias" in a:

@@ -2,10 +2,13 @@
 
 import numpy as np
 
+from worked_attention.referee.bounds.projections import lost_squares
 from worked_attention.referee.typical.rounding import Spread, product
 from worked_attention.stages import positions
 from worked_attention.stages.catalogue import SOURCES
 from worked_attention.stages.projections import SHARED, extend, split_heads
+
+LITTLE = 1 / 8  # a part of r^2 up to which its error moves r by half of it
 
 
 def project(of: Spread, name: str, x: str, w: str, b: str) -> None:
@@ -21,13 +24,16 @@ def project(of: Spread, name: str, x: str, w: str, b: str) -> None:
 
 
 def norm(of: Spread, name: str, x: str, gain: str) -> None:
-    """y = g x / r: dy_i = g (dx_i / r) - y_i / r^2 sum_j x_j dx_j / n; r, its inverse, the quotient and the gain are rounded."""
+    """y = g x / r: dy_i = g (dx_i / r) - y_i / r^2 sum_j x_j dx_j / n; r, its inverse, the quotient and the gain are rounded. Squares that
+    are lost to underflow move r^2; where that is much, or squares may overflow, nothing can be told."""
     a, options = of.centre, of.case["qk_norm"]
     n = SHARED[options["kind"]](a[x].shape[-1])
     inverse = 1 / ((a[x] ** 2).sum(axis=-1, keepdims=True) / n + options["eps"])  # 1 / r^2
     g = a.get(gain, np.ones(()))
     along = (a[x] ** 2 * of.of(x)).sum(axis=-1, keepdims=True) / n**2
-    of.settle(name, g * g * inverse * of.of(x) + (a[name] * inverse) ** 2 * along, 4)
+    lost = lost_squares(np.abs(a[x]), options, of.u) * inverse
+    lost = np.where(lost < LITTLE, lost, np.inf)
+    of.settle(name, g * g * inverse * of.of(x) + (a[name] * inverse) ** 2 * along + (a[name] * lost) ** 2, 4)
 
 
 def turned(of: Spread, name: str, x: np.ndarray, variance: np.ndarray, where: list[int]) -> np.ndarray:

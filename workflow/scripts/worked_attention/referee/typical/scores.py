@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from worked_attention.referee.bounds.rounding import PRESCALED, last_name
+from worked_attention.referee.bounds.rounding import PRESCALED, last_name, smallest
 from worked_attention.referee.bounds.scores import added
 from worked_attention.referee.typical.rounding import Spread, finite, product, rounding
 from worked_attention.stages.scores import repeat_heads
@@ -22,8 +22,9 @@ def turn(x: np.ndarray | None) -> np.ndarray | None:
 
 def stage(of: Spread) -> None:
     """Scale: the factor and the result are rounded; where Q and K are scaled before, they and the root of the factor are, too.
-    Softcap c tanh(x/c): slope 1 - tanh^2; x/c, the tangent and the product are rounded. Bias: its n terms and the score are added one
-    after the other; of ALiBi also slope and product are rounded. Mask: what is blocked becomes the fill, exactly."""
+    Softcap c tanh(x/c): slope 1 - tanh^2; x/c, the tangent and the product are rounded, the first two also where they underflow. Bias: its
+    n terms and the score are added one after the other; of ALiBi also slope and product are rounded. Mask: what is blocked becomes the
+    fill, exactly."""
     case, a = of.case, of.centre
     last = "scaled"
     if "scaled" not in case["arrays"]["parameters"]:
@@ -35,7 +36,8 @@ def stage(of: Spread) -> None:
         of.settle("scaled", case["scale_factor"] ** 2 * found, 3)
     if case["softcap"]:
         slope = 1 - (a["capped"] / case["softcap"]) ** 2
-        of.settle("capped", slope**2 * (of.of("scaled") + of.rounding("capped", a["scaled"])), 2)
+        lost = 2 * (case["softcap"] * smallest(of.unit("capped"))) ** 2 / 3
+        of.settle("capped", slope**2 * (of.of("scaled") + of.rounding("capped", a["scaled"])) + lost, 2)
         last = "capped"
     found = of.of(last)
     if "bias" in a:
