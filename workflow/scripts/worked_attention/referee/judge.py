@@ -158,11 +158,12 @@ def bounded(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, se
         for name in case["arrays"][stage]:
             of.centre[name] = chain.used[name]
             if name in chain.given:
-                own = of.of(name) + difference(chain.used[name], chain.expected[name])
-                of.bound[name] = None  # it is what the next stages get
-                if how.half and _shown(sent, name, how):  # it may have been rounded for us to see, and used as it was
-                    rounding_off = _shown(sent, name, how) * np.abs(np.nan_to_num(chain.used[name], posinf=0.0, neginf=0.0))
-                    of.bound[name] = np.fmin(rounding_off, own)
+                shown = _shown(sent, name, how) if how.half else 0.0
+                if shown:  # it may have been rounded for us to see, and used as it was
+                    own = of.of(name) + difference(chain.used[name], chain.expected[name])
+                    of.bound[name] = np.fmin(shown * np.abs(np.nan_to_num(chain.used[name], posinf=0.0, neginf=0.0)), own)
+                else:
+                    of.bound[name] = None  # it is what the next stages get
                 if name in steps:
                     of.bound[name] = steps[name] / 2
                 if name in ("weights", "dropped"):
