@@ -90,7 +90,7 @@ def test_what_is_only_saved_in_half_keeps_the_fill_of_its_arithmetic(case: dict)
 
 # What is right is right
 
-OPEN = ("add_1e9", "add_1e9_float32", "overflow")  # float32 loses scores beside 1e9, and a float16 score overflows: nothing can be told
+OPEN = ("add_1e9", "add_1e9_float32")  # float32 loses scores beside 1e9: nothing can be told
 
 
 @quiet
@@ -209,24 +209,6 @@ def test_a_tie_is_decided_by_what_was_sent():
     output = sent["output"]
     for spoiled in (0 * output, 1.5 * output, -output):
         assert judge_case(case, given, {"output": spoiled})["verdict"] in ("undecided", "wrong")
-
-
-@quiet
-@pytest.mark.parametrize(("dtype", "large"), [("float16", 200.0), ("float32", 1e20), ("bfloat16", 1e20)])
-def test_an_overflowing_row_frees_nothing(dtype: str, large: float):
-    """Row 0 overflows: 123 there is not right, nor is NaN; a wrong row 1 is wrong."""
-    keys = [[large, large], [large, 0.99 * large]] if dtype == "float16" else [[large, large], [0.5, 1.0]]
-    heads = {"q_heads": [[[large, large], [1.0, 0.5]]], "k_heads": [keys], "v_heads": [[[1, 0], [0, 1]]]}
-    case, given = made_case({"dtype": dtype, "heads": 1, "sizes": {"Lq": 2, "Lk": 2, "d_k": 2, "d_v": 2}, "parameters": heads})
-    right = own({**case, "dtype": "float64"}, "float64")[1]["output"]
-    for row, bad in ((0, [123.0, -7.0]), (0, [np.nan, np.nan]), (1, [123.0, -7.0]), (1, [np.nan, np.nan])):
-        sent = right.copy()
-        sent[row] = bad
-        found = judge_case(case, given, {"output": sent.astype(dtype)})
-        assert found["verdict"] != "right", (row, bad, found)
-        if row == 1:
-            assert found["verdict"] == "wrong", (bad, found)
-    assert judge_case(case, given, {"output": right.astype(dtype)})["verdict"] == "right"
 
 
 def test_nothing_sent_is_not_right():

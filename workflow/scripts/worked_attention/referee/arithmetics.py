@@ -10,6 +10,7 @@ from worked_attention.referee.conventions import largest_score, others, under
 from worked_attention.referee.evidence import source_of, weigh
 from worked_attention.referee.typical.rounding import finite, rounding
 from worked_attention.referee.typical.whole import deviations
+from worked_attention.stages.catalogue import CATALOGUE, kept_in
 from worked_attention.stages.dtypes import HALF, overflow, usual_precision
 from worked_attention.stages.projections import latest
 from worked_attention.stages.scores import repeat_heads
@@ -51,8 +52,13 @@ def recast(case: dict, arrays: Arrays, dtype: str) -> tuple[dict, Arrays]:
 
 
 def arithmetic(case: dict, theirs: Arrays) -> str:
-    """The dtype of what a reference shows, where it is narrower than that of the case."""
-    dtypes = [array.dtype for array in theirs.values() if array.dtype.kind != "b"]
+    """The dtype of what a reference shows, where it is narrower than the case keeps it in."""
+
+    def kept(key: str) -> np.dtype:
+        name = key.split(".")[-1]
+        return np.dtype(kept_in(name, CATALOGUE[name].stage, case["dtype"], case["precision"]["scores"]))
+
+    dtypes = [array.dtype for key, array in theirs.items() if array.dtype.itemsize < kept(key).itemsize]
     return min([np.dtype(case["dtype"]), *dtypes], key=lambda dtype: dtype.itemsize).name
 
 

@@ -100,9 +100,9 @@ def weights(case: dict, made: dict[str, torch.Tensor], p: dict[str, torch.Tensor
 
 
 def gradients(case: dict, p: dict[str, torch.Tensor], made: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """autograd's gradient for every array that the case has one for."""
+    """autograd's gradient for every array that the case has one for, in the dtype of the case."""
     upstream = p.get("upstream", torch.ones_like(made["output"]))
     names = [name[2:] for name in case["arrays"]["backward"]]
     sources = {name: made.get(name, p.get(name)) for name in names}
     found = torch.autograd.grad(made["output"], list(sources.values()), upstream, allow_unused=True)
-    return {f"d_{name}": g for name, g in zip(sources, found, strict=True) if g is not None}
+    return {f"d_{name}": g.to(DTYPES[case["dtype"]]) for name, g in zip(sources, found, strict=True) if g is not None}

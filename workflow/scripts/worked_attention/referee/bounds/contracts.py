@@ -17,8 +17,10 @@ CONTRACTS = {  # which arrays are rounded to half precision, the strictest first
 
 
 def roundoffs(case: dict) -> tuple[float, dict[str, float]]:
-    """(u, u_kept by name) of the arithmetic that the case names."""
-    kept = dict.fromkeys((*CATALOGUE, PRESCALED), UNIT[case["dtype"]]) | dict.fromkeys(INNER["scores"], UNIT[case["precision"]["scores"]])
+    """(u, u_kept by name) of the arithmetic that the case names; gradients of scores may be kept as coarsely as scores are."""
+    own, scores = UNIT[case["dtype"]], UNIT[case["precision"]["scores"]]
+    kept = dict.fromkeys((*CATALOGUE, PRESCALED), own) | dict.fromkeys(INNER["scores"], scores)
+    kept |= dict.fromkeys((f"d_{name}" for name in INNER["scores"]), max(own, scores))
     return max(UNIT[case["precision"][part]] for part in ("accumulate", "softmax")), kept
 
 
