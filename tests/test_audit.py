@@ -26,7 +26,14 @@ from worked_attention.stages.whole import from_parameters
 FOLDER = ROOT / "config" / "suites"
 CASE = schema("suite")["$defs"]["case"]
 NO_NUMBERS = {"title", "look", "extends", "tokens", "key_tokens", "claims"}  # of a case: what nothing is computed from
-ARITHMETIC = ("dtype", "precision", "precision.accumulate", "precision.softmax", "rotary.angles")  # what a contract, too, can tell apart
+ARITHMETIC = (
+    "dtype",
+    "precision",
+    "precision.accumulate",
+    "precision.softmax",
+    "precision.scores",
+    "rotary.angles",
+)  # what a contract, too, can tell apart
 LEFT_OUT = object()
 LIMITS = {"max_array_mb": 256}
 
@@ -217,7 +224,7 @@ def finer(change: Change) -> bool:
     before, _, after = change[1].partition(" to ")
     return (
         option == "precision"
-        and choice in ("accumulate", "softmax")
+        and choice in ("accumulate", "softmax", "scores")
         and after in DTYPES
         and DTYPES[after].roundoff < DTYPES[before].roundoff
     )

@@ -122,7 +122,11 @@ def test_a_gate_that_says_nothing_is_no_pass():
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_comparisons_in_half_precision(dtype: str):
     """Ours against ours in other storage passes; a scale 15 % off fails, by typical errors; nothing spoiled passes."""
-    case = evidence.of_length(64, "causal") | {"dtype": dtype, "precision": usual_precision(dtype), "overflow": overflow(dtype)}
+    case = evidence.of_length(64, "causal") | {
+        "dtype": dtype,
+        "precision": usual_precision(dtype),
+        "overflow": overflow(usual_precision(dtype)),
+    }
     kind = np.dtype(dtype) if dtype == "float16" else bfloat16
     ours = compute(case)
     given = {name: ours[name] for name in case["arrays"]["parameters"]}

@@ -85,7 +85,7 @@ def _settled(options: dict, names: set[str], dims: dict[str, int]) -> dict:
         **{name: options[name] for name in AS_GIVEN},
         "dtype": options["dtype"],
         "precision": precision,
-        "overflow": overflow(precision["scores"]),
+        "overflow": overflow(precision),
         "heads": dims["H"],
         "kv_heads": dims["H_kv"],
         "scale": options["scale"],

@@ -123,7 +123,12 @@ def ours(test: Test, resolved: dict | None, wide: bool = False) -> Arrays:
     if resolved is None:
         return {"Y": rotation(test, np.float64 if wide else test.inputs["X"].dtype)}
     if wide:
-        resolved = {**resolved, "dtype": "float64", "precision": usual_precision("float64"), "overflow": overflow("float64")}
+        resolved = {
+            **resolved,
+            "dtype": "float64",
+            "precision": usual_precision("float64"),
+            "overflow": overflow(usual_precision("float64")),
+        }
     arrays = compute(resolved)
     found = {
         "Y": arrays["concat" if test.inputs["Q"].ndim == 3 else "contexts"],

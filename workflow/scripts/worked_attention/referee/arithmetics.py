@@ -47,7 +47,7 @@ def recast(case: dict, arrays: Arrays, dtype: str) -> tuple[dict, Arrays]:
     with np.errstate(over="ignore"):
         cast = {name: array if array.dtype == bool else array.astype(dtype) for name, array in given.items()}
     lost = [name for name, array in cast.items() if not np.array_equal(np.isfinite(array), np.isfinite(given[name]))]
-    precision = {"precision": usual_precision(dtype), "overflow": overflow(dtype)}
+    precision = {"precision": usual_precision(dtype), "overflow": overflow(usual_precision(dtype))}
     return {**case, "dtype": dtype, **precision, "spelled": sorted({*case["spelled"], *lost})}, cast
 
 

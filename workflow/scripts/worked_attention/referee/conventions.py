@@ -73,10 +73,12 @@ def _differs(case: dict, option: str, choice: str, largest: float) -> bool:
 
 
 def under(case: dict, option: str, choice: str) -> dict:
-    """The case with another choice; a window keeps to the diagonal of the causal mask, and scores overflow in what they are kept in."""
+    """The case with another choice; a window keeps to the diagonal of the causal mask, and wide scores are summed and read as wide."""
     name, _ = PLACES[option]
     part = {**case[name], option: choice}
     if option == "causal" and "window" in part:
         part["window"] = {**part["window"], "align": choice}
-    follows = {"overflow": overflow(choice)} if option == "scores" else {}
-    return {**case, name: part, **follows}
+    if option != "scores":
+        return {**case, name: part}
+    part = {name: max(dtype, choice, key=lambda dtype: DTYPES[dtype].largest) for name, dtype in part.items()}
+    return {**case, "precision": part, "overflow": overflow(part)}

@@ -34,6 +34,10 @@ def run(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     made = torch_tools.heads(case, p)
     wide, scores_in = DTYPES[case["precision"]["accumulate"]], DTYPES[case["precision"]["scores"]]
 
+    def kept(x: torch.Tensor) -> torch.Tensor:
+        x = x.to(scores_in)
+        return torch.where(x.abs() > case["overflow"]["certain"], torch.copysign(torch.full_like(x, torch.inf), x), x)
+
     def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return a.to(wide) @ b.to(wide)
 
@@ -41,14 +45,14 @@ def run(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         made["scaled"] = p["scaled"].to(scores_in)
     else:
         groups = case["heads"] // case["kv_heads"]
-        made["qk"] = product(made["Q"], made["K"].repeat_interleave(groups, dim=-3).mT).to(scores_in)
-        made["scaled"] = made["qk"] * case["scale_factor"]
+        made["qk"] = kept(product(made["Q"], made["K"].repeat_interleave(groups, dim=-3).mT))
+        made["scaled"] = kept(made["qk"] * case["scale_factor"])
     scores = made["scaled"]
     if case["softcap"]:
         scores = made["capped"] = torch.tanh(scores / case["softcap"]) * case["softcap"]
     if (added := torch_tools.bias(case, p, scores_in)) is not None:
         made["bias"] = added.expand_as(scores)
-        scores = scores + made["bias"]
+        scores = kept(scores + made["bias"])
     keep = torch_tools.keep(case, p)
     if keep is not None:
         made["keep"] = keep.expand_as(scores)

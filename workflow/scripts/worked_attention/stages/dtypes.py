@@ -48,6 +48,8 @@ def usual_precision(dtype: str) -> dict[str, str]:
     return {"accumulate": inner, "softmax": inner, "scores": dtype}
 
 
-def overflow(scores: str) -> dict[str, float]:
-    """{possible, certain} of scores that are kept in this dtype: beyond the first a score may be infinite, beyond the other it is."""
-    return {"possible": DTYPES[scores].largest, "certain": DTYPES[scores].largest}
+def overflow(precision: dict[str, str]) -> dict[str, float]:
+    """{possible, certain} of scores in this `precision`: beyond the first a score may be infinite, beyond the other it is. Both are the
+    largest number that scores, sums and softmax can hold; the referee, who allows for roundings, tells them apart."""
+    largest = min(DTYPES[dtype].largest for dtype in precision.values())
+    return {"possible": largest, "certain": largest}
