@@ -64,7 +64,7 @@ def test_honest_evaluations_stay_within_four_deviations(name: str, dtype: np.dty
     """Every array of every shipped case; a scale that is 15 % off does not (in the cases whose scores are not tiny)."""
     caught = 0
     for case in CASES:
-        if case["name"] in ("overflow", "scores_kept", "scores_wide"):  # the exact number is beyond float16
+        if case["name"] in ("overflow", "scores_kept", "scores_wide", "scores_beyond_float32"):  # beyond float16, or sums of float32
             continue
         case = in_float64(case, dtype)
         given = {n: stored(a, dtype).astype(a.dtype if a.dtype == bool else np.float64) for n, a in parameters.stage(case, FOLDER).items()}
