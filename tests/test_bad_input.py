@@ -563,7 +563,7 @@ def test_a_long_chain_of_variants_loads_at_once(tmp_path, monkeypatch):
     assert time.monotonic() - start < 30
     last = cases["v1199"]
     assert (last["title"], last["heads"], last["claims"]) == ("Number 1199", 2, [])
-    assert last["parameters"] == cases["base"]["parameters"] and "extends" not in last
+    assert last["parameters"] == cases["base"]["parameters"] and last["extends"] == "v1198"
 
 
 FIRST = text("Small.", "010", "heads: 2", "head: 2", "heads: 1", "parameters: {b_v: null}")

@@ -23,7 +23,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from worked_attention.cases.resolve import resolve
 from worked_attention.cases.suites import load_suite
-from worked_attention.referee.compare import Gate, check_claim, compare_arrays, compare_case, gates_of
+from worked_attention.referee.claims import check_claim
+from worked_attention.referee.compare import Gate, compare_arrays, compare_case, gates_of
 from worked_attention.stages.parameters import grid, normal
 from worked_attention.stages.positions import alibi_slopes, angles, frequencies, rotate
 from worked_attention.stages.precision import bfloat16
@@ -640,7 +641,7 @@ def test_r44_the_mean_over_heads_is_another_array():
 @pytest.mark.parametrize("width", [2, 4, 8])
 def test_r45_one_pairing_is_the_other_with_columns_reordered(width):
     x, positions = normal((2, 3, width), 1), np.array([0, 1, 7])
-    turned = angles(positions, frequencies(width)[0], np.dtype("float64"))
+    turned = angles(positions, frequencies(width, 10000.0, None)[0], np.dtype("float64"))
     order = np.arange(width).reshape(-1, 2).T.ravel()
     half = rotate(x[..., order], np.cos(turned), np.sin(turned), "half")
     assert apart(half, rotate(x, np.cos(turned), np.sin(turned), "interleaved")[..., order]) == EXACT
@@ -659,7 +660,7 @@ def test_r45_both_pairings_see_differences_of_positions_only():
 
 @pytest.mark.parametrize(("dtype", "error"), [("float32", 6.5e-5), ("float16", 0.7819), ("bfloat16", 1.997)])
 def test_r47_errors_of_the_cosine_at_2048_tokens(dtype, error):
-    theta = frequencies(32)[0]
+    theta = frequencies(32, 10000.0, None)[0]
     exact, rounded = (np.cos(angles(np.arange(2048), theta, np.dtype(kind))).astype(np.dtype(kind)) for kind in ("float64", dtype))
     assert apart(exact, rounded) == pytest.approx(error, rel=1e-2 if dtype == "float32" else 3e-4)
     assert apart(exact, np.cos(np.outer(np.arange(2048), 10000.0 ** (-np.arange(16) / 16)))) < 1e-9

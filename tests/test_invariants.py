@@ -264,9 +264,9 @@ def test_rotary_keeps_norms(raw, data):
     case, arrays = drawn(raw)
     a = run(case, arrays)
     turned = case["rotary"].get("dims", case["dims"]["d_k"])
-    stretch = frequencies(turned, case["rotary"].get("base", 10000.0), case["rotary"].get("scaling"))[1]
-    scaling = case["rotary"].get("scaling", {})
-    assert stretch == (0.1 * np.log(scaling["factor"]) + 1 if scaling.get("rule") == "yarn" else 1)
+    stretch = frequencies(turned, case["rotary"]["base"], case["rotary"]["scaling"])[1]
+    scaling = case["rotary"]["scaling"]
+    assert stretch == (0.1 * np.log(scaling["factor"]) + 1 if scaling and scaling["rule"] == "yarn" else 1)
     for name in ("q", "k"):
         before = a.get(f"{name}_norm", a[f"{name}_heads"])
         near((a[f"{name}_rot"][..., :turned] ** 2).sum(axis=-1), stretch**2 * (before[..., :turned] ** 2).sum(axis=-1))

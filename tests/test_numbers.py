@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from strategies import resolved
 
 from worked_attention.cases.suites import load_suite
-from worked_attention.referee.compare import check_claim
+from worked_attention.referee.claims import check_claim
 from worked_attention.stages.contexts import merge_heads
 from worked_attention.stages.projections import split_heads
 from worked_attention.stages.weights import softmax

@@ -22,7 +22,7 @@ from worked_attention.pages.numbers import UNKNOWN, told
 from worked_attention.pages.render import renderer
 from worked_attention.pages.settings import OPTIONS, settings
 from worked_attention.pages.work import Work, summed
-from worked_attention.referee.compare import check_claim
+from worked_attention.referee.claims import check_claim
 from worked_attention.stages.catalogue import CATALOGUE
 from worked_attention.stages.whole import compute
 

@@ -44,7 +44,7 @@ cases:
     parameters: {scaled: [[[0.5, 1.0], [2.0, 3.0]]], v: [[1.0], [2.0]]}
 """
 STAGES = ["parameters", "projections", "scores", "weights", "contexts", "outputs"]
-AFTER = {"truth", "comparison", "summary", "verdict"}
+AFTER = {"truth", "comparison", "summary", "reported_pages", "front_page", "verdict"}
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +110,9 @@ def test_editing_a_suite_reruns_that_suite(tree: Path) -> None:
     before, numbers = written(tree), results(tree)
     edit(tree / "config" / "suites" / "plain.yaml", "0.5", "0.75")
     assert pending(tree) == {
-        **{rule: {"plain"} for rule in [*STAGES, "truth", "reference", "comparison"]},
+        **{rule: {"plain"} for rule in [*STAGES, "truth", "reference", "comparison", "reported_pages"]},
         "summary": {""},
+        "front_page": {""},
         "verdict": {""},
     }
     assert run(tree).returncode == 0
@@ -129,7 +130,7 @@ def test_editing_a_stage_reruns_it_and_what_follows(tree: Path, stage: str) -> N
         module.write("# edited\n")
     expected = {*STAGES[STAGES.index(stage) :], *AFTER}
     expected |= {"figures"} if stage not in ("contexts", "outputs") else set()
-    expected |= {"reference"} if stage == "parameters" else set()
+    expected |= {"reference", "environment"} if stage == "parameters" else set()  # what torch says of itself is noted by a reference
     assert set(pending(tree)) == expected
 
 
@@ -139,7 +140,7 @@ def test_an_edited_stage_is_run(tree: Path) -> None:
         module.write("# edited\n")
     assert run(tree).returncode == 0
     rewritten = {name.split("/")[1] for name, when in written(tree).items() if when != before[name] and "/" in name}
-    assert rewritten == {"contexts", "outputs", "truth", "comparison"}
+    assert rewritten == {"contexts", "outputs", "truth", "comparison", "pages"}
     assert results(tree) == numbers
     assert "Nothing to be done" in run(tree).stderr
 
@@ -194,6 +195,7 @@ def test_a_file_with_an_older_time_is_computed(tree: Path) -> None:
 def test_an_edited_adapter_reruns_its_own_library_only(tree: Path) -> None:
     edit(tree.joinpath(*PACKAGE, "references", "torch_mha.py"), '"""torch.mha', '"""The torch.mha')
     alone = {"summary": {""}, "verdict": {""}, "environment": {""}}  # what torch says of itself is noted by the first of these jobs
+    alone |= {"front_page": {""}, "reported_pages": {"plain", "drawn"}}
     assert pending(tree) == {"reference": {"plain", "drawn"}, "comparison": {"plain", "drawn"}, **alone}
 
 

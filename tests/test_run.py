@@ -63,7 +63,7 @@ def test_the_table_stands_on_the_terminal(first_run: tuple[Path, subprocess.Comp
 
 
 def test_summary(summary: dict) -> None:
-    assert set(summary) == {"suites", "errata", "failures"}
+    assert set(summary) == {"format", "suites", "errata", "failures"}
     assert summary["failures"] == []
     for suite, cases in CASES.items():
         entry = summary["suites"][suite]
@@ -95,8 +95,8 @@ def test_comparison(built: Path, suite: str, case: str) -> None:
         assert reference["verdict"] in ("pass", "unsupported", "not installed")
         assert (reference["verdict"] == "pass") == bool(reference["arrays"])
         for array in reference["arrays"].values():
-            assert set(array) == {"max_abs", "ulp", "gate", "verdict"}
             if array["verdict"] == "pass":
+                assert set(array) == {"max_abs", "ulp", "gate", "verdict", "evidence"} and array["evidence"] in ("certified", "typical")
                 assert array["max_abs"] <= {"float64": 1e-12, "float32": 1e-5}[reference.get("contract", compared["dtype"])]
                 assert array["gate"] >= 0 and array["ulp"] >= 0
             else:
@@ -229,7 +229,9 @@ def test_a_failed_comparison_is_written_and_fails_the_run(built: Path, tmp_path:
         assert "Traceback" not in done.stdout + done.stderr
     assert not (project / "results" / "verdict.txt").exists()
     failures = strict(project / "results" / "summary.json")["failures"]
-    assert failures and all(set(f) == {"suite", "case", "reference", "stage", "array", "max_abs", "ulp", "gate"} for f in failures)
+    assert failures and all(
+        set(f) == {"suite", "case", "reference", "stage", "array", "max_abs", "ulp", "gate", "evidence"} for f in failures
+    )
     compared = comparison(project, "handworked", "two_heads")
     assert compared["first_divergence"]["stage"] in STAGES
     assert "fail" in {result["verdict"] for reference in compared["references"].values() for result in reference["arrays"].values()}

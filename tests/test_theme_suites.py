@@ -13,7 +13,8 @@ from strategies import booleans, resolved, rotary
 
 from worked_attention.cases.strict_yaml import Document
 from worked_attention.cases.suites import load_config, load_suite
-from worked_attention.referee.compare import check_claim, compare_case, gates_of
+from worked_attention.referee.claims import check_claim
+from worked_attention.referee.compare import compare_case, gates_of
 from worked_attention.references import torch_manual
 from worked_attention.references.torch_tools import DTYPES, tensor
 from worked_attention.stages.dtypes import HALF

@@ -60,7 +60,7 @@ def far(got: np.ndarray, exact: np.ndarray, sigma: np.ndarray) -> float:
 @quiet
 @pytest.mark.parametrize("dtype", [np.dtype("float16"), bfloat16], ids=str)
 @pytest.mark.parametrize("name", CONTRACTS)
-def test_honest_evaluations_stay_within_four_deviations(name: str, dtype: np.dtype):
+def test_honest_evaluations_stay_within_five_deviations(name: str, dtype: np.dtype):
     """Every array of every shipped case; a scale that is 15 % off does not (in the cases whose scores are not tiny)."""
     caught = 0
     for case in CASES:
@@ -72,7 +72,7 @@ def test_honest_evaluations_stay_within_four_deviations(name: str, dtype: np.dty
         sigma = deviations(case, exact, UNIT["float32"], contract(name, dtype.name))
         made = honestly(case, given, dtype, CONTRACTS[name])
         for array, got in made.items():
-            assert far(got, exact[array], sigma[array]) < DEVIATIONS / 2, (case["name"], array)
+            assert far(got, exact[array], sigma[array]) < DEVIATIONS * 5 / 8, (case["name"], array)
         wrong = honestly(case | {"scale_factor": 1.15 * case["scale_factor"]}, given, dtype, CONTRACTS[name])
         caught += any(far(wrong[array], exact[array], sigma[array]) > DEVIATIONS for array in wrong)
     assert caught > len(CASES) / 2

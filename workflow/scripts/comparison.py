@@ -5,7 +5,7 @@ from pathlib import Path
 
 from worked_attention.files.artifacts import FORMAT, Packed, logged, read_cases, read_json, write_json
 from worked_attention.referee.arithmetics import Ours, compared
-from worked_attention.referee.compare import check_claim
+from worked_attention.referee.claims import check_claim
 from worked_attention.stages.catalogue import STAGES
 
 NOTHING = {"arrays": {}, "first_divergence": None}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from worked_attention.drawing.heatmaps import case_figure, maps, overview_figure, write_png, write_svg
 from worked_attention.files.artifacts import logged, read_arrays, read_suite, write_bytes
-from worked_attention.referee.compare import check_claim
+from worked_attention.referee.claims import check_claim
 
 
 def save(figure, path: Path, dpi: int) -> None:

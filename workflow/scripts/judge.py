@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
+from worked_attention.cases.escapes import printable
 from worked_attention.cases.suites import load_suite
-from worked_attention.cases.words import printable
 from worked_attention.files.artifacts import logged, write_json, write_text
 from worked_attention.pages.render import renderer
 from worked_attention.referee.outcome import WORDS, objection

@@ -8,8 +8,8 @@ import click
 import numpy as np
 
 from worked_attention.cases.chosen import Chosen, chosen
+from worked_attention.cases.escapes import printable
 from worked_attention.cases.strict_yaml import Problems
-from worked_attention.cases.words import printable
 from worked_attention.files.artifacts import write_json, write_text
 from worked_attention.referee.judge import ANY
 from worked_attention.referee.outcome import ALLOWABLE, WORDS, annotations, junit, objection

@@ -69,7 +69,7 @@ def uses(options: dict) -> list[str]:
     found = []
     for name, rule in schema("suite")["$defs"]["case"]["properties"].items():
         value = options[name]
-        usual = rule.get("default", options.get(rule.get("otherwise")))  # another option of the case, for one
+        usual = rule.get("default", options.get(str(rule.get("otherwise")).strip("`")))  # another option of the case, for one
         if name in DESCRIBING or value is None or value == usual:
             continue
         inner = rule.get("properties", {}) if isinstance(value, dict) else {}

@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from worked_attention.cases.words import printable, short
+from worked_attention.cases.escapes import printable
+from worked_attention.cases.words import short
 
 INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)$")
 FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")

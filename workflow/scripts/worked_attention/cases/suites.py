@@ -85,6 +85,9 @@ def load_suites(config: dict, folder: Path) -> dict[str, dict]:
                 source = f"{(folder.parent / 'config.yaml').as_posix()} or --config"
                 message = f"no suite {short(name)} in {folder.as_posix()}{did_you_mean(name, found)}"
                 raise Problems([Problem(source, None, None, "suites", message)])
+            if name in RESERVED:
+                message = f"the name {name} is taken by a folder of results/; rename the file"
+                raise Problems([Problem(found[name].as_posix(), None, None, None, message)])
             suites[name] = load_suite(found[name], config["limits"])
         except Problems as error:
             problems += error.problems
@@ -112,9 +115,8 @@ class _Suite:
         self.document, self.problems = document, list(document.problems)
         self.handed_down: dict[str, dict] = {}  # what a case hands down to those that extend it, by name
         data = document.data
-        if not NAME.fullmatch(path.stem) or path.stem in RESERVED:
-            taken = "is taken by a folder of results/" if path.stem in RESERVED else "should have only small letters, digits and _"
-            self._report((), f"the name {path.stem} {taken}; rename the file")
+        if not NAME.fullmatch(path.stem):
+            self._report((), f"the name {path.stem} should have only small letters, digits and _; rename the file")
         if not isinstance(data, dict):
             self._report((), f"{_holds(data)}, should hold a mapping with `cases:`")
             return

@@ -14,11 +14,6 @@ def short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def printable(text: str) -> str:
-    """`text` with control characters, line ends among them, written as escapes."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
 def shown(value: Any) -> str:
     """A loaded value in words: 'text (four)', 'a number (2.5)', 'a list' …"""
     if value is None or isinstance(value, list | dict):

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from worked_attention.cases.words import printable
+from worked_attention.cases.escapes import printable
 from worked_attention.pages.blocks import Beside, Cell, Fold, Line, Printed, Table
 from worked_attention.pages.exact import own_decimals
 from worked_attention.pages.numbers import UNKNOWN, Number, decimal, told

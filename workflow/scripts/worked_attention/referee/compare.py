@@ -1,9 +1,7 @@
-"""Two results held against each other, and printed numbers against exact ones."""
+"""Two results held against each other."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cache
 
 import numpy as np
@@ -14,16 +12,11 @@ from worked_attention.referee.bounds.rounding import UNIT
 from worked_attention.referee.bounds.whole import bounds, centres, kept_centres
 from worked_attention.referee.evidence import coarsest, source_of, weigh
 from worked_attention.referee.typical.whole import deviations
+from worked_attention.referee.units import spelled, unit
 from worked_attention.stages.catalogue import CATALOGUE
 
 Arrays = dict[str, np.ndarray]
 VERDICTS = {"right": "pass", "wrong": "fail", "undecided": "undecided"}
-
-
-def unit(array: np.ndarray) -> float:
-    """The unit in the last place of the array's largest finite element."""
-    half = np.abs(array[np.isfinite(array)]).max(initial=0) / 2  # the largest finite number itself has no next one
-    return 2 * float(np.spacing(half))
 
 
 @dataclass(frozen=True)
@@ -129,32 +122,3 @@ def verdict_on(arrays: dict[str, dict]) -> dict:
     if wrong or not unsure:
         return {"verdict": "fail" if wrong else "pass", "arrays": arrays, "first_divergence": first}
     return {"verdict": "undecided", "reason": f"{unsure} {arrays[unsure]['reason']}", "arrays": arrays, "first_divergence": None}
-
-
-def spelled(number: float) -> float | str:
-    """`number` as JSON holds it."""
-    return number if math.isfinite(number) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(number, "NaN")
-
-
-def check_claim(claim: dict, array: np.ndarray) -> list[dict]:
-    """Each value of a claim against ours: [{index, printed, right, rounded, agrees}].
-
-    claim: {array, at, values}, the values being printed numbers as text. array: ours. A printed number is right if ours
-    lies within half a unit of its last decimal (either way of rounding a tie is fine), give or take our own rounding error.
-    "NaN", "Infinity" and "-Infinity" are right where ours is the same.
-    """
-    checked = []
-    own = 64 if array.dtype.itemsize > 2 else 0  # our own rounding, in units in the last place; half precisions are taken as they are
-    printed = np.array(claim["values"], dtype=object)
-    for inner in np.ndindex(printed.shape):
-        text, index = printed[inner], (*claim["at"], *inner)
-        exact = float(array[index])
-        if not math.isfinite(exact) or not Decimal(text).is_finite():
-            found = {"right": spelled(exact), "rounded": str(spelled(exact)), "agrees": text == spelled(exact)}
-        else:
-            last = Decimal(1).scaleb(Decimal(text).as_tuple().exponent)
-            rounded = str(Decimal(exact).quantize(last, rounding="ROUND_HALF_UP"))
-            slack = own * Decimal(unit(array[index]))
-            found = {"right": exact, "rounded": rounded, "agrees": abs(Decimal(exact) - Decimal(text)) <= last / 2 + slack}
-        checked.append({"index": list(index), "printed": text, **found})
-    return checked

@@ -15,11 +15,11 @@ from worked_attention.referee.bounds.contracts import CONTRACTS, INNER, OUTER, c
 from worked_attention.referee.bounds.rounding import PRESCALED, UNIT, Errors, finish
 from worked_attention.referee.bounds.whole import BOUNDS, certain_overflow, near_overflow
 from worked_attention.referee.chain import STAGE, Arrays, fill
-from worked_attention.referee.compare import spelled
 from worked_attention.referee.diagnosis import BESIDE, Diagnoser
 from worked_attention.referee.evidence import Finding, coarsest, difference, source_of, weigh
 from worked_attention.referee.typical.rounding import Spread, finite, rounding
 from worked_attention.referee.typical.whole import TYPICAL
+from worked_attention.referee.units import spelled
 from worked_attention.stages.catalogue import CATALOGUE, STAGES
 from worked_attention.stages.dtypes import HALF, usual_precision
 from worked_attention.stages.masks import fill_value

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from worked_attention.cases.words import printable
+from worked_attention.cases.escapes import printable
 from worked_attention.referee.bounds.whole import centres
 from worked_attention.referee.conventions import largest_score, others
 from worked_attention.referee.diagnosis import Diagnoser
