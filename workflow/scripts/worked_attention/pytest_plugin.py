@@ -79,7 +79,7 @@ class AttentionCase:
         import numpy as np
 
         from worked_attention.referee.caller import COMPUTED, answered, npy
-        from worked_attention.referee.conventions import declared
+        from worked_attention.referee.declarations import declared
         from worked_attention.referee.outcome import says
         from worked_attention.referee.report import case_verdict
         from worked_attention.referee.submissions import received

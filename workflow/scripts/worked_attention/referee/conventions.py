@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from worked_attention.cases.words import did_you_mean, shown
 from worked_attention.stages.dtypes import DTYPES, overflow
 from worked_attention.stages.masks import DIAGONAL
 from worked_attention.stages.projections import ZERO_VECTOR
@@ -20,18 +19,6 @@ PLACES = {  # each option: the part of a case in which it stands, and its choice
 }
 # Where the formula has 0/0, or a score is too large for a dtype: no choice is a mistake, and none needs to be declared
 UNDEFINED = ("empty_row", "zero_vector", "scores")
-
-
-def declared(conventions: object) -> dict[str, str]:
-    """`conventions` {option: choice} as a submission declares them. Raises ValueError, in a few words, if they are none."""
-    if not isinstance(conventions, dict):
-        raise ValueError(f'is {shown(conventions)}, should be options with their choices, such as {{"empty_row": "nan"}}')
-    for option, choice in conventions.items():
-        if option not in PLACES:
-            raise ValueError(f"{shown(option)} is no convention{did_you_mean(option, PLACES)}")
-        if choice not in PLACES[option][1]:
-            raise ValueError(f"{option} is {shown(choice)}, should be one of {', '.join(PLACES[option][1])}")
-    return conventions
 
 
 def largest_score(arrays: dict[str, np.ndarray]) -> float:

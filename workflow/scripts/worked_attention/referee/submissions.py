@@ -21,7 +21,7 @@ import numpy as np
 from worked_attention.cases.literals import PRINTED, SPELLED
 from worked_attention.cases.words import did_you_mean, short
 from worked_attention.referee.caller import largest
-from worked_attention.referee.conventions import declared
+from worked_attention.referee.declarations import declared
 from worked_attention.referee.running import Ended, Running
 from worked_attention.stages import parameters
 from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE
