@@ -9,7 +9,8 @@ from conftest import ROOT, run
 
 from worked_attention.cases.options import schema
 from worked_attention.cases.suites import load_config, load_suites
-from worked_attention.referee.conventions import PLACES, declared
+from worked_attention.referee.conventions import PLACES
+from worked_attention.referee.declarations import declared
 from worked_attention.referee.report import judge_all, table
 from worked_attention.referee.submissions import Submission, Unreadable
 from worked_attention.stages.whole import compute
