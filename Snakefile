@@ -1,6 +1,5 @@
 """Worked Attention: attention, every number, rebuilt by one DAG. This file is the table of contents."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -8,15 +7,13 @@ from snakemake.utils import min_version
 
 min_version("9.0")
 
-SCRIPTS = str(Path(workflow.basedir) / "workflow" / "scripts")
-sys.path.insert(0, SCRIPTS)
-# Snakemake puts this folder last on the path of a job, where an installed worked_attention would be taken for ours.
-elsewhere = os.environ.get("PYTHONPATH")
-os.environ["PYTHONPATH"] = f"{SCRIPTS}{os.pathsep}{elsewhere}" if elsewhere else SCRIPTS
+sys.path.insert(0, str(Path(workflow.basedir) / "workflow" / "scripts"))
 
-from imports import code
+from imports import code, ours_first
 from worked_attention.cases.strict_yaml import Problems
 from worked_attention.plan import Plan
+
+ours_first()
 
 try:
     plan = Plan(config)

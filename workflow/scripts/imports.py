@@ -4,6 +4,7 @@ Snakemake itself looks at the time of a script only, and at no module; profiles/
 """
 
 import hashlib
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,12 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 IMPORT = re.compile(r"^ *(?:from|import) +([\w.]+)(?: +import +(\([^)]*\)|.*))?", re.MULTILINE)
+
+
+def ours_first() -> None:
+    """Put this folder first on the path of jobs: Snakemake puts it last, where an installed worked_attention would be taken for ours."""
+    others = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *([others] if others else [])])
 
 
 def code(script: str, *others: str, without: str = "") -> str:
