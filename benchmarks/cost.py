@@ -31,7 +31,8 @@ def fresh(source: Path, to: Path) -> Path:
     """A copy, at `to`, of what a run needs, with nothing built."""
     for folder in ("workflow", "config", "profiles", "envs"):
         shutil.copytree(source / folder, to / folder)
-    shutil.copy2(source / "Snakefile", to)
+    for file in ("Snakefile", "CITATION.cff"):
+        shutil.copy2(source / file, to)
     return to
 
 
