@@ -19,6 +19,7 @@ from conftest import ROOT, run
 from worked_attention.cases.resolve import resolve
 from worked_attention.cases.suites import load_config, load_suites
 from worked_attention.referee import running, submissions
+from worked_attention.referee.conventions import under
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import judge_case, said
 from worked_attention.referee.mistakes.library import LIBRARY
@@ -105,6 +106,8 @@ def test_no_false_alarm(suite: str, dtype: str | None):
             if case["name"] in OPEN and dtype != "float64":
                 assert found["verdict"] in ("right", "undecided"), (case["name"], part, found)
                 continue
+            if (case["name"], dtype) == ("scores_beyond_float32", "float32"):  # whose scores are infinite there, which is a convention
+                found = judge_case(under(case, "scores", "float32"), given, {name: sent[name] for name in part})
             assert found["verdict"] == "right", (case["name"], part, found)
             if dtype == "float64":
                 assert found["contract"] == "float64"

@@ -68,7 +68,7 @@ MUTATIONS = [
     Mutation("polarity of key padding", "masks", '~arrays["mask_key_block"]', 'arrays["mask_key_block"]', "masks"),
     Mutation("masks joined by or", "masks", "np.logical_and.reduce", "np.logical_or.reduce", "masks"),
     Mutation("fill of finfo_min", "masks", "-dtype.largest", "-dtype.largest / 2", "masks"),
-    Mutation("appended keys masked", "masks", "keys, True)", "keys, False)", "own"),
+    Mutation("appended keys masked", "masks", '["Lc"], True)', '["Lc"], False)', "own"),
     Mutation(
         "sinusoids in halves",
         "positions",
