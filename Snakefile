@@ -30,7 +30,7 @@ report: "workflow/report/workflow.rst"
 
 
 wildcard_constraints:
-    suite="[a-z0-9_]+",
+    suite="|".join(plan.suites),
 
 
 include: "workflow/rules/terminal.smk"
