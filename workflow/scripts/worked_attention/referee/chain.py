@@ -1,23 +1,10 @@
 """The stages as links of a chain that can be taken up at any array: what stands in for arrays that somebody left out."""
 
-from collections.abc import Callable
-
-import numpy as np
-
-from worked_attention.stages import backward, contexts, outputs, projections, scores, weights
+from worked_attention.stages import projections, weights
 from worked_attention.stages.contexts import merge_heads
 from worked_attention.stages.projections import latest
+from worked_attention.stages.whole import STAGE, Arrays, Stage  # noqa: F401  `Stage` is what mistakes change
 
-Arrays = dict[str, np.ndarray]
-Stage = Callable[[dict, Arrays], Arrays]
-STAGE: dict[str, Stage] = {
-    "projections": projections.stage,
-    "scores": scores.stage,
-    "weights": weights.stage,
-    "contexts": contexts.stage,
-    "outputs": outputs.stage,
-    "backward": backward.stage,
-}
 STEPS = {  # arrays of the projections behind each of their steps
     "norm": ("q_rot", "k_rot", "present_k", "present_v", "k_extended", "v_extended"),
     "rot": ("present_k", "present_v", "k_extended", "v_extended"),
