@@ -312,7 +312,7 @@ LEARNS_FROM = {  # which rooms of the package a room may import; none runs back
     "referee": {"cases", "stages"},
     "studies": {"drawing", "files", "referee", "stages"},
     "conformance": {"files", "references", "stages"},
-    "plan": {"cases", "files", "references", "stages"},
+    "plan": {"cases", "files", "pages", "references", "stages"},
     "command": {"cases", "files", "referee", "stages"},
     "pytest_plugin": {"cases", "referee", "stages"},
     "pages": {"cases", "stages"},

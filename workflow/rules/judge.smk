@@ -18,6 +18,7 @@ rule judge:
     conda:
         "../../envs/attention.yaml"
     params:
+        language=plan.config["language"],
         submission=plan.config["submission"],
         contract=plan.config["contract"],
         suites=list(plan.suites),

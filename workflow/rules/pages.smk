@@ -14,6 +14,10 @@ TEMPLATES = [
     "workflow/report/blocks.html.jinja2",
     "workflow/report/style.css",
 ]
+if plan.config["language"] != "en":
+    TEMPLATES.append(
+        f"workflow/scripts/worked_attention/pages/locale/{plan.config['language']}/LC_MESSAGES/pages.po"
+    )
 PAGE = "workflow/report/page.html.jinja2"
 FRONT_PAGE = "workflow/report/index.html.jinja2"
 
@@ -39,6 +43,7 @@ rule pages:
         "../../envs/attention.yaml"
     params:
         digits=plan.config["looks"]["digits"],
+        language=plan.config["language"],
         code=code("pages", PAGE, *TEMPLATES),
     script:
         "../scripts/pages.py"
@@ -83,6 +88,7 @@ rule front_page:
     conda:
         "../../envs/attention.yaml"
     params:
+        language=plan.config["language"],
         code=code("front_page", FRONT_PAGE, "CITATION.cff", *TEMPLATES),
     script:
         "../scripts/front_page.py"

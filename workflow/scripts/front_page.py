@@ -7,6 +7,7 @@ import yaml
 
 from worked_attention.files.artifacts import logged, read_array, read_json, read_suite, write_text
 from worked_attention.pages.front import front_sections
+from worked_attention.pages.language import speak
 from worked_attention.pages.render import renderer
 
 THUMBNAIL = 16  # tokens of a map that is drawn small
@@ -20,6 +21,7 @@ ELSEWHERE = {  # what there may be besides, made by this run or by other targets
 }
 
 with logged(snakemake.log[0]):
+    speak(snakemake.params.language)
     source, here = snakemake.input, Path(snakemake.output[0]).parent
 
     def address(path: str | Path) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from worked_attention.cases.escapes import printable
 from worked_attention.cases.suites import load_suite
 from worked_attention.files.artifacts import logged, write_json, write_text
+from worked_attention.pages.language import speak
 from worked_attention.pages.render import renderer
 from worked_attention.referee.outcome import WORDS, objection
 from worked_attention.referee.report import judge_all, table
@@ -16,6 +17,7 @@ path, folder = snakemake.params.submission, Path("config/suites")
 with logged(snakemake.log[0]):
     if not path:
         sys.exit("Error: which submission? Say `snakemake --cores 1 judge --config submission=PATH`, a folder or a Python file")
+    speak(snakemake.params.language)
     said = []
     submission = verdict = None
     suites = {name: load_suite(folder / f"{name}.yaml", snakemake.params.limits) for name in snakemake.params.suites}

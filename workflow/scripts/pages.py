@@ -5,11 +5,13 @@ from pathlib import Path
 
 from worked_attention.files.artifacts import logged, read_cases, read_json, write_text
 from worked_attention.pages.case_page import case_sections, printed_numbers
+from worked_attention.pages.language import speak
 from worked_attention.pages.markdown import markdown
 from worked_attention.pages.render import renderer
 from worked_attention.pages.work import Work
 
 with logged(snakemake.log[0]):
+    speak(snakemake.params.language)
     output, digits = Path(snakemake.output[0]), snakemake.params.digits
     comparisons = Path(snakemake.input.comparison)
     render = renderer(snakemake.input.template)

@@ -8,9 +8,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from worked_attention.cases.strict_yaml import Problem, Problems
 from worked_attention.cases.suites import load_config, load_suites, suites_in
+from worked_attention.cases.words import short
 from worked_attention.files.environment import installed
 from worked_attention.files.whole import lacking
+from worked_attention.pages.language import languages
 from worked_attention.references.registry import LIBRARIES, packages, present
 from worked_attention.stages.catalogue import STAGES
 
@@ -30,6 +33,9 @@ class Plan:
     def __init__(self, overrides: dict):
         """From config/, and from what the command line says over config.yaml (`overrides`); raises `Problems`."""
         self.config = load_config(CONFIG, overrides)
+        if (language := self.config["language"]) not in languages():
+            message = f"there is no catalogue for {short(language)}, should be one of {', '.join(languages())}"
+            raise Problems([Problem(f"{CONFIG.as_posix()} or --config", None, None, "language", message)])
         self.suites = load_suites(self.config, FOLDER)
         self.files = sorted({path for suite in self.suites.values() for path in suite["files"]})
         usual = load_config(CONFIG, {})["suites"]

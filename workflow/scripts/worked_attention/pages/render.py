@@ -6,6 +6,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from worked_attention.pages import language
 from worked_attention.pages.blocks import joined
 from worked_attention.pages.formulas import mathml
 
@@ -15,6 +16,9 @@ def templates(folder: Path) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(folder), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined, auto_reload=False
     )
+    environment.add_extension("jinja2.ext.i18n")
+    environment.install_gettext_callables(language._, language.ngettext, newstyle=True)
+    environment.globals["language_tag"] = language.tag
     environment.filters |= {"mathml": lambda tex: Markup(mathml(tex)), "joined": joined, "kind": lambda block: type(block).__name__}
     return environment
 
