@@ -7,17 +7,17 @@ import yaml
 
 from worked_attention.files.artifacts import logged, read_array, read_json, read_suite, write_text
 from worked_attention.pages.front import front_sections
-from worked_attention.pages.language import speak
+from worked_attention.pages.language import N_, _, speak
 from worked_attention.pages.render import renderer
 
 THUMBNAIL = 16  # tokens of a map that is drawn small
 ELSEWHERE = {  # what there may be besides, made by this run or by other targets
-    "all counts": "summary.json",
-    "machine and packages": "environment.json",
-    "what lies where": "README.md",
-    "who does what with each case in each dtype": "conformance.svg",
-    "which mistake is caught by which case": "power.csv",
-    "ONNX's own tests": "onnx_node_tests/verdicts.txt",
+    N_("all counts"): "summary.json",
+    N_("machine and packages"): "environment.json",
+    N_("what lies where"): "README.md",
+    N_("who does what with each case in each dtype"): "conformance.svg",
+    N_("which mistake is caught by which case"): "power.csv",
+    N_("ONNX's own tests"): "onnx_node_tests/verdicts.txt",
 }
 
 with logged(snakemake.log[0]):
@@ -43,7 +43,7 @@ with logged(snakemake.log[0]):
     errata, failures = ([paged(entry, entry["suite"], entry["case"]) for entry in summary[key]] for key in ("errata", "failures"))
     studies = [address(path) for folder in source.studies for path in sorted(Path(folder).glob("*.csv"))]
     beside = {words: next((at for at in (here / file, Path("results", file)) if at.is_file()), None) for words, file in ELSEWHERE.items()}
-    more = [(words, address(path)) for words, path in beside.items() if path]
+    more = [(_(words), address(path)) for words, path in beside.items() if path]
     citation = yaml.safe_load(Path(source.citation).read_text("utf-8"))
     sections = front_sections(suites, errata, failures, environment, studies, more)
     write_text(Path(snakemake.output[0]), renderer(source.template)(sections=sections, suites=suites, citation=citation))

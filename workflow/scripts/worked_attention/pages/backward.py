@@ -7,14 +7,18 @@ from functools import partial
 import numpy as np
 
 from worked_attention.pages.blocks import Formula, Lines, Words
+from worked_attention.pages.language import N_, _
 from worked_attention.pages.numbers import Number
 from worked_attention.pages.parameters import tables
 from worked_attention.pages.projections import last_of
-from worked_attention.pages.work import Index, Work, folds
+from worked_attention.pages.work import Index, Work, folds, more
 from worked_attention.stages.catalogue import source
 
 Pairs = list[tuple[Number, Number]]
-BEGINNINGS = {"given": "as the case gives it (upstream)", "ones": "1 everywhere: the loss is the sum of all outputs"}
+BEGINNINGS = {
+    "given": N_("The gradient of the loss at the output, as the case gives it (upstream)."),
+    "ones": N_("The gradient of the loss at the output, 1 everywhere: the loss is the sum of all outputs."),
+}
 FIRST = 2  # rows and columns that are told of a case that is not told whole
 
 
@@ -43,19 +47,18 @@ def samples(work: Work) -> list[Index]:
 
 def given(work: Work, name: str) -> list:
     """Where it starts."""
-    words = BEGINNINGS[work.case["backward"]]
-    return [Words(f"The gradient of the loss at the output, {words}."), *tables(work, name)]
+    return [Words(_(BEGINNINGS[work.case["backward"]])), *tables(work, name)]
 
 
 def by_concat(work: Work, name: str) -> list:
     """Through the output weight."""
     if "w_o" not in work.arrays:
-        return [Words("The case has no w_o, so this is d_output."), *tables(work, name)]
+        return [Words(_("The case has no w_o, so this is d_output.")), *tables(work, name)]
 
     def pairs(work: Work, at: Index) -> Pairs:
         return [(work.number("d_output", (*at[:-1], o)), work.number("w_o", (o, at[-1]))) for o in range(work.arrays["w_o"].shape[0])]
 
-    return Sums(r"\partial Z = \partial Y W_O", "Each row of d_output times a column of w_o.", pairs)(work, name)
+    return Sums(r"\partial Z = \partial Y W_O", _("Each row of d_output times a column of w_o."), pairs)(work, name)
 
 
 def by_weight(gradient: str, inputs: Callable[[Collection[str]], str]) -> Callable[[Work, str], list]:
@@ -68,9 +71,8 @@ def by_weight(gradient: str, inputs: Callable[[Collection[str]], str]) -> Callab
             tokens = range(work.arrays[x].shape[-2])
             return [(work.number(gradient, (*b, i, at[0])), work.number(x, (*b, i, at[1]))) for b in samples(work) for i in tokens]
 
-        return Sums(r"\partial W = \partial Y^\top X", f"A column of {gradient} times a column of {x}: one product for each token.", pairs)(
-            work, name
-        )
+        words = _("A column of {gradient} times a column of {x}: one product for each token.").format(gradient=gradient, x=x)
+        return Sums(r"\partial W = \partial Y^\top X", words, pairs)(work, name)
 
     return step
 
@@ -78,30 +80,36 @@ def by_weight(gradient: str, inputs: Callable[[Collection[str]], str]) -> Callab
 def by_bias(gradient: str) -> Callable[[Work, str], list]:
     """The gradient of a bias: every token's gradient, added up."""
 
-    def pairs(work: Work, at: Index) -> Pairs:
-        one = Number("1", True, work.free(1).printed)
-        return [(one, work.number(gradient, (*b, i, at[0]))) for b in samples(work) for i in range(work.arrays[gradient].shape[-2])]
+    def step(work: Work, name: str) -> list:
+        def pairs(work: Work, at: Index) -> Pairs:
+            one = Number("1", True, work.free(1).printed)
+            return [(one, work.number(gradient, (*b, i, at[0]))) for b in samples(work) for i in range(work.arrays[gradient].shape[-2])]
 
-    return Sums(r"\partial b_c = \sum_i \partial Y_{ic}", f"A column of {gradient}, added up over all tokens.", pairs)
+        words = _("A column of {gradient}, added up over all tokens.").format(gradient=gradient)
+        return Sums(r"\partial b_c = \sum_i \partial Y_{ic}", words, pairs)(work, name)
+
+    return step
 
 
 def split(work: Work, name: str) -> list:
     """Heads of the gradient."""
-    return [Words("d_concat, each head's columns for themselves."), *tables(work, name)]
+    return [Words(_("d_concat, each head's columns for themselves.")), *tables(work, name)]
 
 
 def by_weights(work: Work, name: str) -> list:
     """Each query's gradient of its context times each value."""
     values, group = last_of(work, "v"), work.case["heads"] // work.case["kv_heads"]
     if "dropout_keep" in work.arrays:
-        words = f"The row of d_contexts times the row of {values}, then times dropout_keep / (1 − {work.case['dropout']:g})."
+        words = _("The row of d_contexts times the row of {values}, then times dropout_keep / (1 − {p:g}).")
+        words = words.format(values=values, p=work.case["dropout"])
         return [Formula(r"\partial P_{ij} = (\partial z_i \cdot v_j) \frac{\text{keep}_{ij}}{1 - p}"), Words(words), *tables(work, name)]
 
     def pairs(work: Work, at: Index) -> Pairs:
         kv = (*at[:-3], at[-3] // group, at[-1])
         return list(zip(work.row("d_contexts", at[:-1]), work.row(values, kv), strict=True))
 
-    return Sums(r"\partial P_{ij} = \partial z_i \cdot v_j", f"The row of d_contexts times the row of {values}.", pairs)(work, name)
+    words = _("The row of d_contexts times the row of {values}.").format(values=values)
+    return Sums(r"\partial P_{ij} = \partial z_i \cdot v_j", words, pairs)(work, name)
 
 
 def by_scores(work: Work, name: str) -> list:
@@ -113,31 +121,32 @@ def by_scores(work: Work, name: str) -> list:
             mean = float((work.arrays["weights"][row].astype(float) * work.arrays["d_weights"][row].astype(float)).sum())
             weights, gradients = work.row("weights", row), work.row("d_weights", row)
             terms = [f"{p.factor} × {d.factor}" for p, d in list(zip(weights, gradients, strict=True))[:8]]
-            more = [f"… ({len(weights) - 8} more)"] if len(weights) > 8 else []
-            lines = [work.line(name, row, ("=", [*terms, *more]), ("≈", [work.free(mean).text]), label="mean")]
+            terms += [more(len(weights) - 8)] if len(weights) > 8 else []
+            lines = [work.line(name, row, ("=", terms), ("≈", [work.free(mean).text]), label=_("mean"))]
             for j in work.some(len(weights), 8):
                 product = f"{weights[j].text} × ({gradients[j].text} − {work.free(mean).factor})"
                 lines.append(work.line(name, (*row, j), ("≈", [product]), ("≈", [work.number(name, (*row, j)).text])))
-            made.append((f"{work.where(name, lead)}, query {work.query(i)}", [Lines(tuple(lines))]))
+            made.append((work.at(name, lead, i), [Lines(tuple(lines))]))
     formula = Formula(r"\partial s_{ij} = P_{ij} (\partial P_{ij} - \sum_l P_{il} \partial P_{il})")
-    return [formula, Words("A blocked score has no gradient."), *folds(made), *tables(work, name)]
+    return [formula, Words(_("A blocked score has no gradient.")), *folds(made), *tables(work, name)]
 
 
 def before_masks(work: Work, name: str) -> list:
     """Back through mask, bias and softcap."""
     words = (
-        "Blocked scores get 0; what is added does not matter."
+        _("Blocked scores get 0; what is added does not matter.")
         if "keep" in work.arrays
-        else "What is added to the scores does not matter, so this is d_masked."
+        else _("What is added to the scores does not matter, so this is d_masked.")
     )
     if work.case["softcap"]:
-        words += f" The softcap {work.case['softcap']:g} multiplies by 1 − (capped / {work.case['softcap']:g})²."
+        words += _(" The softcap {cap:g} multiplies by 1 − (capped / {cap:g})².").format(cap=work.case["softcap"])
     return [Words(words), *tables(work, name)]
 
 
 def before_scale(work: Work, name: str) -> list:
     """Back through the scale."""
-    return [Words(f"d_scaled times the scale, {work.free(work.case['scale_factor']).text}."), *tables(work, name)]
+    words = _("d_scaled times the scale, {scale}.").format(scale=work.free(work.case["scale_factor"]).text)
+    return [Words(words), *tables(work, name)]
 
 
 def by_values(work: Work, name: str) -> list:
@@ -153,62 +162,51 @@ def by_values(work: Work, name: str) -> list:
         heads, queries = range(kv * group, (kv + 1) * group), range(work.arrays[used].shape[-2])
         return [(work.number(used, (*batch, h, i, past + j)), work.number("d_contexts", (*batch, h, i, c))) for h in heads for i in queries]
 
-    return Sums(
-        r"\partial v_j = \sum_i P_{ij} \partial z_i",
-        f"A column of {used} times a column of d_contexts, over all queries that use the value.",
-        pairs,
-    )(work, name)
+    words = _("A column of {used} times a column of d_contexts, over all queries that use the value.").format(used=used)
+    return Sums(r"\partial v_j = \sum_i P_{ij} \partial z_i", words, pairs)(work, name)
 
 
 def by_queries(work: Work, name: str) -> list:
     """Through q·k to the queries."""
     keys, group = last_of(work, "k"), work.case["heads"] // work.case["kv_heads"]
+    formula = r"\partial q_i = \sum_j \partial S_{ij} k_j"
     if turned := back(work):
-        return [
-            Formula(r"\partial q_i = \sum_j \partial S_{ij} k_j"),
-            Words(f"The row of d_qk times the columns of {keys}{turned}."),
-            *tables(work, name),
-        ]
+        words = _("The row of d_qk times the columns of {keys}.").format(keys=keys)
+        return [Formula(formula), Words(words + turned), *tables(work, name)]
 
     def pairs(work: Work, at: Index) -> Pairs:
         *batch, h, i, c = at
         count = work.arrays[keys].shape[-2]
         return [(work.number("d_qk", (*batch, h, i, j)), work.number(keys, (*batch, h // group, j, c))) for j in range(count)]
 
-    return Sums(r"\partial q_i = \sum_j \partial S_{ij} k_j", f"The row of d_qk times a column of {keys}.", pairs)(work, name)
+    return Sums(formula, _("The row of d_qk times a column of {keys}.").format(keys=keys), pairs)(work, name)
 
 
 def by_keys(work: Work, name: str) -> list:
     """Through q·k to the keys."""
     queries, group, past = last_of(work, "q"), work.case["heads"] // work.case["kv_heads"], work.case["dims"]["Lp"]
+    formula = r"\partial k_j = \sum_i \partial S_{ij} q_i"
     if turned := back(work):
-        return [
-            Formula(r"\partial k_j = \sum_i \partial S_{ij} q_i"),
-            Words(f"The column of d_qk times the columns of {queries}{turned}."),
-            *tables(work, name),
-        ]
+        words = _("The column of d_qk times the columns of {queries}.").format(queries=queries)
+        return [Formula(formula), Words(words + turned), *tables(work, name)]
 
     def pairs(work: Work, at: Index) -> Pairs:
         *batch, kv, j, c = at
         heads, count = range(kv * group, (kv + 1) * group), range(work.arrays[queries].shape[-2])
         return [(work.number("d_qk", (*batch, h, i, past + j)), work.number(queries, (*batch, h, i, c))) for h in heads for i in count]
 
-    return Sums(r"\partial k_j = \sum_i \partial S_{ij} q_i", f"The column of d_qk times a column of {queries}, over all queries.", pairs)(
-        work, name
-    )
+    return Sums(formula, _("The column of d_qk times a column of {queries}, over all queries.").format(queries=queries), pairs)(work, name)
 
 
 def back(work: Work) -> str:
     """What still lies between the scores and the heads, in words."""
-    steps = ["turned back by the same angles"] * bool(work.case["rotary"]) + ["then taken back through the norm"] * bool(
-        work.case["qk_norm"]
-    )
-    return ", " + ", ".join(steps) if steps else ""
+    turned = _(" Then it is turned back by the same angles.") if work.case["rotary"] else ""
+    return turned + (_(" Then it is taken back through the norm.") if work.case["qk_norm"] else "")
 
 
 def merged(work: Work, name: str) -> list:
     """The heads of a gradient side by side."""
-    return [Words(f"{name}_heads, the heads side by side."), *tables(work, name)]
+    return [Words(_("{name}_heads, the heads side by side.").format(name=name)), *tables(work, name)]
 
 
 def by_input(work: Work, name: str) -> list:
@@ -229,7 +227,8 @@ def by_input(work: Work, name: str) -> list:
         return found
 
     formula = " + ".join(rf"\partial {side.upper()} W_{side.upper()}" if weighted else rf"\partial {side.upper()}" for side in sides)
-    words = f"From {', '.join(f'd_{side}' for side in sides)}" + (", each row times a column of its weight." if weighted else ".")
+    words = _("From {gradients}, each row times a column of its weight.") if weighted else _("From {gradients}.")
+    words = words.format(gradients=", ".join(f"d_{side}" for side in sides))
     return Sums(rf"\partial X = {formula}", words, pairs)(work, name)
 
 

@@ -8,29 +8,39 @@ from worked_attention.pages import backward, contexts, outputs, projections, sco
 from worked_attention.pages.blocks import Cell, Fold, Formula, Part, Printed, Section, Table, Words
 from worked_attention.pages.changes import changes
 from worked_attention.pages.flow import flow
+from worked_attention.pages.language import N_, _, ngettext
 from worked_attention.pages.numbers import EXACT
-from worked_attention.pages.parameters import given, shape_words
+from worked_attention.pages.parameters import formula, given, shape_words
 from worked_attention.pages.settings import settings
 from worked_attention.pages.work import FEATURES, TOKENS, Work
-from worked_attention.stages.catalogue import CATALOGUE, WEIGHTS, axes, shape
+from worked_attention.stages.catalogue import WEIGHTS, axes, shape
 
 STEPS: dict[str, Callable[[Work, str], list]] = (
     projections.STEPS | scores.STEPS | weights.STEPS | contexts.STEPS | outputs.STEPS | backward.STEPS
 )
 TITLES = {
-    "projections": "Queries, keys and values",
-    "scores": "Scores",
-    "weights": "Weights",
-    "contexts": "Contexts",
-    "outputs": "Output",
-    "backward": "Gradients",
+    "projections": N_("Queries, keys and values"),
+    "scores": N_("Scores"),
+    "weights": N_("Weights"),
+    "contexts": N_("Contexts"),
+    "outputs": N_("Output"),
+    "backward": N_("Gradients"),
 }
 KINDS = {"plain": "softmax", "plus_one": "softmax-plus-one", "hardmax": "hardmax"}
+VERDICTS = {  # on a reference, as pages say them
+    "pass": N_("pass"),
+    "convention": N_("convention"),
+    "undecided": N_("undecided"),
+    "fail": N_("fail"),
+    "unsupported": N_("unsupported"),
+    "not installed": N_("not installed"),
+}
+EVIDENCE = {"certified": N_("certified"), "typical": N_("typical")}
 BEGINNINGS = {
-    "x": "the inputs x",
-    "qkv": "queries, keys and values",
-    "heads": "queries, keys and values of each head",
-    "scaled": "scores that are already scaled",
+    "x": N_("The case starts from the inputs x."),
+    "qkv": N_("The case starts from queries, keys and values."),
+    "heads": N_("The case starts from queries, keys and values of each head."),
+    "scaled": N_("The case starts from scores that are already scaled."),
 }
 
 
@@ -47,7 +57,7 @@ def case_sections(work: Work, comparison: dict, base: Work | None = None) -> lis
             question(work),
             *findings(comparison),
             *([changes(work, base)] if base else []),
-            Section("What is given", "given", tuple(given(work, case["arrays"]["parameters"]))),
+            Section(_("What is given"), "given", tuple(given(work, case["arrays"]["parameters"]))),
             *stages,
             others(comparison),
             shapes(work),
@@ -74,44 +84,41 @@ def stage_section(work: Work, stage: str) -> Section:
             raise LookupError(
                 f"{work.case['suite']}/{work.case['name']}: no page tells how {name} is made; add its step to pages/{stage}.py"
             )
-        entry = CATALOGUE[name]
-        parts.append(
-            Part(
-                f"{name}: {entry.formula.replace('^T', 'ᵀ').replace(' * ', ' × ')}",
-                (Words(f"Shape {shape_words(work, name)}.", "note"), *STEPS[name](work, name)),
-            )
-        )
-    return Section(TITLES[stage], stage, tuple(parts))
+        title = f"{name}: {formula(name).replace('^T', 'ᵀ').replace(' * ', ' × ')}"
+        shape_of = Words(_("Shape {shape}.").format(shape=shape_words(work, name)), "note")
+        parts.append(Part(title, (shape_of, *STEPS[name](work, name))))
+    return Section(_(TITLES[stage]), stage, tuple(parts))
 
 
 def question(work: Work) -> Section:
     """What is asked, in a sentence and in a formula, and the settings."""
     case, dims = work.case, work.case["dims"]
-    heads = f"{case['heads']} heads" if case["heads"] > 1 else "one head"
-    shared = (
-        f" that share {case['kv_heads']} key and value head{'s' if case['kv_heads'] > 1 else ''}"
-        if case["kv_heads"] < case["heads"]
-        else ""
-    )
+    heads = count(case["heads"], ngettext("{n} head", "{n} heads", case["heads"]))
+    if case["kv_heads"] < case["heads"]:
+        shared = ngettext("{heads} that share {n} key and value head", "{heads} that share {n} key and value heads", case["kv_heads"])
+        heads = shared.format(heads=heads, n=case["kv_heads"])
+    if "B" in dims:
+        heads = _("{heads}, in each of {n} sequences").format(heads=heads, n=dims["B"])
     asked = (
-        "which mix of the values does each query get" if "contexts" in work.arrays else "how much weight does each query give to each key"
+        _("{queries}, {keys} and {heads}: which mix of the values does each query get?")
+        if "contexts" in work.arrays
+        else _("{queries}, {keys} and {heads}: how much weight does each query give to each key?")
     )
-    sequences = f", in each of {dims['B']} sequences" if "B" in dims else ""
-    words = f"{count(dims['Lq'], 'query')}, {count(dims['Lk'], 'key')} and {heads}{shared}{sequences}: {asked}?"
-    words = f"{words[:1].upper()}{words[1:]} The case starts from {BEGINNINGS[case['begins_at']]}."
-    blocks: list = [Words(words), Formula(whole_formula(work))]
+    queries = count(dims["Lq"], ngettext("{n} query", "{n} queries", dims["Lq"]))
+    keys = count(dims["Lk"], ngettext("{n} key", "{n} keys", dims["Lk"]))
+    words = asked.format(queries=queries, keys=keys, heads=heads)
+    blocks: list = [Words(f"{words[:1].upper()}{words[1:]} {_(BEGINNINGS[case['begins_at']])}"), Formula(whole_formula(work))]
     if not work.whole:
-        blocks.append(
-            Words(f"The case is larger than {TOKENS} tokens by {FEATURES} features, so the page tells the first query and head.", "note")
-        )
+        words = _("The case is larger than {tokens} tokens by {features} features, so the page tells the first query and head.")
+        blocks.append(Words(words.format(tokens=TOKENS, features=FEATURES), "note"))
     if case["dtype"] != "float64":
-        blocks.append(Words(f"Every array is stored in {case['dtype']}; what is told are the stored numbers.", "note"))
+        words = _("Every array is stored in {dtype}; what is told are the stored numbers.")
+        blocks.append(Words(words.format(dtype=case["dtype"]), "note"))
     if work.whole and "contexts" in work.arrays:
         blocks.append(flow(work))
     rows = tuple((option, (Cell(value),)) for option, value in settings(case))
-    return Section(
-        "The question", "question", (*blocks, Fold("All settings of the case", (Table("Settings", ("value",), rows, "option"),)))
-    )
+    table = Table(_("Settings"), (_("value"),), rows, _("option"))
+    return Section(_("The question"), "question", (*blocks, Fold(_("All settings of the case"), (table,))))
 
 
 def whole_formula(work: Work) -> str:
@@ -133,11 +140,12 @@ def whole_formula(work: Work) -> str:
     return rf"\text{{{kind}}}({scores}){values}" if not last else rf"\text{{concat}}_h(\text{{{kind}}}({scores}){values}){last}"
 
 
-def count(number: int, word: str) -> str:
-    """ "three queries", "one key"."""
-    numbers = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
-    plural = {"query": "queries", "key": "keys"}[word]
-    return f"{numbers.get(number, number)} {word if number == 1 else plural}"
+NUMBERS = {1: N_("one"), 2: N_("two"), 3: N_("three"), 4: N_("four"), 5: N_("five"), 6: N_("six")}
+
+
+def count(number: int, words: str) -> str:
+    """ "three queries", "one key"; `words` has a place {n} for the number."""
+    return words.format(n=_(NUMBERS[number]) if number in NUMBERS else number)
 
 
 def findings(comparison: dict) -> list[Section]:
@@ -147,12 +155,13 @@ def findings(comparison: dict) -> list[Section]:
     blocks: list = []
     if claims:
         right = len(claims) - len(wrong)
-        said = (
-            f"{right} of {len(claims)} printed numbers are right and stand below with a ✓"
-            if right
-            else f"None of the {len(claims)} printed numbers is right"
-        )
-        blocks.append(Words(f"{said}." if not wrong or not right else f"{said}; {len(wrong)} are wrong."))
+        if not right:
+            said = _("None of the {all} printed numbers is right.")
+        elif not wrong:
+            said = _("{right} of {all} printed numbers are right and stand below with a ✓.")
+        else:
+            said = _("{right} of {all} printed numbers are right and stand below with a ✓; {wrong} are wrong.")
+        blocks.append(Words(said.format(right=right, all=len(claims), wrong=len(wrong))))
     if wrong:
         rows = []
         for claim in wrong:
@@ -160,10 +169,10 @@ def findings(comparison: dict) -> list[Section]:
             printed = Printed(claim["printed"].replace("-", "−"), claim["rounded"].replace("-", "−"), False)
             link = "#" + "-".join([claim["array"], *map(str, claim["index"])])
             rows.append((place, (Cell("", "", "", (printed,)), Cell(printed.right, link))))
-        blocks.append(Table("Printed numbers that are wrong", ("printed", "right"), tuple(rows), "number"))
+        blocks.append(Table(_("Printed numbers that are wrong"), (_("printed"), _("right")), tuple(rows), _("number")))
     if first := comparison["first_divergence"]:
-        blocks.append(Words(f"{first['reference']} differs, first in {first['array']} (stage {first['stage']}).", "bad"))
-    return [Section("What was found", "found", tuple(blocks))] if blocks else []
+        blocks.append(Words(_("{reference} differs, first in {array} (stage {stage}).").format(**first), "bad"))
+    return [Section(_("What was found"), "found", tuple(blocks))] if blocks else []
 
 
 def others(comparison: dict) -> Section:
@@ -171,26 +180,28 @@ def others(comparison: dict) -> Section:
     rows = []
     for name, result in comparison["references"].items():
         measured = [(array["max_abs"], key, array) for key, array in result["arrays"].items() if array["max_abs"] is not None]
-        cells = [Cell(result["verdict"], "", result["verdict"].replace(" ", "-"))]
+        cells = [Cell(_(VERDICTS[result["verdict"]]), "", result["verdict"].replace(" ", "-"))]
         if measured:
             worst, key, array = max(measured, key=lambda entry: entry[0])
             gate = array["gate"] if isinstance(array["gate"], str) else f"{array['gate']:.1e}"
-            gate += f" ({array['evidence']})" if array.get("evidence") else ""
+            gate += f" ({_(EVIDENCE[array['evidence']])})" if array.get("evidence") else ""
             cells += [
                 Cell(key),
                 Cell(f"{worst:.1e}"),
                 Cell(gate),
-                Cell(result.get("reason") or f"{len(measured)} array{'s' * (len(measured) > 1)}"),
+                Cell(result.get("reason") or ngettext("{n} array", "{n} arrays", len(measured)).format(n=len(measured))),
             ]
         else:
             cells += [Cell("–"), Cell("–"), Cell("–"), Cell(result.get("reason", ""))]
         rows.append((name, tuple(cells)))
-    words = Words(
+    words = _(
         "The same parameters, computed by others. Truth is no implementation but the exact numbers. Told is the array that is farthest "
         "from ours, by how much, and the difference that is allowed there."
     )
-    table = Table("Ours against others", ("verdict", "array", "difference", "allowed", "compared"), tuple(rows), "who")
-    return Section("Against others", "others", (words, table) if rows else (Words("This suite is compared with nobody."),))
+    columns = _("verdict"), _("array"), _("difference"), _("allowed"), _("compared")
+    table = Table(_("Ours against others"), columns, tuple(rows), _("who"))
+    alone = (Words(_("This suite is compared with nobody.")),)
+    return Section(_("Against others"), "others", (Words(words), table) if rows else alone)
 
 
 def shapes(work: Work) -> Section:
@@ -200,11 +211,12 @@ def shapes(work: Work) -> Section:
         for name in names:
             array = work.arrays[name]
             symbols = ", ".join(axes(name, dims)[-array.ndim :])
-            cells = (Cell(stage), Cell(f"[{symbols}]"), Cell(f"[{', '.join(map(str, array.shape))}]"), Cell(CATALOGUE[name].formula))
+            cells = (Cell(stage), Cell(f"[{symbols}]"), Cell(f"[{', '.join(map(str, array.shape))}]"), Cell(formula(name)))
             rows.append((name, cells))
     sizes = ", ".join(f"{axis} = {size}" for axis, size in dims.items())
-    words = f"L counts tokens (q of queries, k of keys, n of new keys, p of past ones, c of both), d widths, H heads: {sizes}."
-    return Section("Shapes", "shapes", (Words(words), Table("Every array", ("stage", "axes", "shape", "meaning"), tuple(rows), "array")))
+    words = _("L counts tokens (q of queries, k of keys, n of new keys, p of past ones, c of both), d widths, H heads: {sizes}.")
+    table = Table(_("Every array"), (_("stage"), _("axes"), _("shape"), _("meaning")), tuple(rows), _("array"))
+    return Section(_("Shapes"), "shapes", (Words(words.format(sizes=sizes)), table))
 
 
 def cost(work: Work) -> Section:
@@ -212,20 +224,20 @@ def cost(work: Work) -> Section:
     case, dims = work.case, work.case["dims"]
     blocks: list = []
     if case["parameter_count"]:
-        blocks.append(Words(f"Parameters of the layer: {parameter_arithmetic(case)} = {case['parameter_count']:,}."))
+        words = _("Parameters of the layer: {arithmetic} = {count:,}.")
+        blocks.append(Words(words.format(arithmetic=parameter_arithmetic(case), count=case["parameter_count"])))
     rows = []
     for stage, total in case["multiply_adds"].items():
         if total:
             told = arithmetic(case, stage)
             rows.append((stage, (Cell(told), Cell(f"{total:,}"))))
     if rows:
-        blocks.append(Table("Multiply-adds", ("arithmetic", "count"), tuple(rows), "stage"))
+        blocks.append(Table(_("Multiply-adds"), (_("arithmetic"), _("count")), tuple(rows), _("stage")))
     exponentials = dims.get("B", 1) * dims["H"] * dims["Lq"] * dims["Lk"]
     size = sum(case["bytes"].values())
-    blocks.append(
-        Words(f"The softmax takes {exponentials:,} exponentials, one for each head, query and key. All arrays take {size:,} bytes.")
-    )
-    return Section("Parameters and cost", "cost", tuple(blocks))
+    words = _("The softmax takes {exponentials:,} exponentials, one for each head, query and key. All arrays take {size:,} bytes.")
+    blocks.append(Words(words.format(exponentials=exponentials, size=size)))
+    return Section(_("Parameters and cost"), "cost", tuple(blocks))
 
 
 def parameter_arithmetic(case: dict) -> str:
@@ -260,7 +272,7 @@ def arithmetic(case: dict, stage: str) -> str:
         "scores": f"{batch}{dims['H']} × {dims['Lq']} × {dims['Lk']} × {dims.get('d_k', 0)}",
         "contexts": f"{batch}{dims['H']} × {dims['Lq']} × {dims['Lk']} × {dims.get('d_v', 0)}",
         "outputs": product("w_o", "Lq") if "w_o" in made else "",
-        "backward": "2 × all of the above",
+        "backward": _("2 × all of the above"),
     }
     return told[stage]
 
@@ -268,9 +280,9 @@ def arithmetic(case: dict, stage: str) -> str:
 def files(work: Work) -> Section:
     """Where the arrays of the case lie, beside this page."""
     case = work.case
-    rows = [("case.json", (Cell("the resolved case", f"../parameters/{case['name']}/case.json"),))]
+    rows = [("case.json", (Cell(_("the resolved case"), f"../parameters/{case['name']}/case.json"),))]
     for stage, names in case["arrays"].items():
         if names:
             rows.append((f"{stage}/{case['name']}/", (Cell(f"{', '.join(names)}", f"../{stage}/{case['name']}/stage.json"),)))
-    rows.append(("comparison", (Cell("every reference, array by array", f"../comparison/{case['name']}.json"),)))
-    return Section("Files", "files", (Table("Files of this case", ("holds",), tuple(rows), "file"),))
+    rows.append(("comparison", (Cell(_("every reference, array by array"), f"../comparison/{case['name']}.json"),)))
+    return Section(_("Files"), "files", (Table(_("Files of this case"), (_("holds"),), tuple(rows), _("file")),))

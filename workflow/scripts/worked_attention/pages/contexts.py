@@ -4,10 +4,11 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from worked_attention.pages.blocks import Formula, Line, Lines, Words
+from worked_attention.pages.language import _
 from worked_attention.pages.numbers import EXACT, Number, told
 from worked_attention.pages.parameters import tables
 from worked_attention.pages.projections import last_of
-from worked_attention.pages.work import TERMS, WEIGHT_DIGITS, Index, Work, folds, relation
+from worked_attention.pages.work import TERMS, WEIGHT_DIGITS, Index, Work, folds, more, relation
 
 
 def mixed(work: Work, name: str) -> list:
@@ -18,14 +19,10 @@ def mixed(work: Work, name: str) -> list:
     made = []
     for lead in work.leads(name):
         for i in work.some(work.arrays[name].shape[-2]):
-            made.append(
-                (
-                    f"{work.where(name, lead)}, query {work.query(i)}",
-                    row(work, name, weights, values, (*lead, i), (*lead[:-1], lead[-1] // group)),
-                )
-            )
-    words = f"Each row of {values} times its weight, added up; weights with {WEIGHT_DIGITS} decimals, so that the digits give the result."
-    words += f" Each value head serves {group} query heads." if group > 1 else ""
+            made.append((work.at(name, lead, i), row(work, name, weights, values, (*lead, i), (*lead[:-1], lead[-1] // group))))
+    words = _("Each row of {values} times its weight, added up; weights with {digits} decimals, so that the digits give the result.")
+    words = words.format(values=values, digits=WEIGHT_DIGITS)
+    words += _(" Each value head serves {group} query heads.").format(group=group) if group > 1 else ""
     return [Formula(r"z_i = \sum_j P_{ij} v_j"), Words(words), *folds(made), *tables(work, name)]
 
 
@@ -42,30 +39,31 @@ def row(work: Work, name: str, weights: str, values: str, index: Index, value_le
     shown = told_keys if work.whole else told_keys[:TERMS]
     vectors = {j: work.row(values, (*value_lead, j)) for j in shown}
     terms = [f"{mixing[j].factor} × {vector(vectors[j])}" for j in shown]
-    terms += [f"… ({len(told_keys) - len(shown)} more)"] if len(shown) < len(told_keys) else []
+    terms += [more(len(told_keys) - len(shown))] if len(shown) < len(told_keys) else []
     result = work.row(name, index)
     if not terms:
-        return [Words("No key has any weight, so the context is 0.", "note"), Lines((line(work, name, index, [("=", [vector(result)])]),))]
+        words = Words(_("No key has any weight, so the context is 0."), "note")
+        return [words, Lines((line(work, name, index, [("=", [vector(result)])]),))]
     exact = all(mixing[j].exact and number.exact for j in shown for number in vectors[j]) and len(shown) == len(told_keys)
     printed = [sum((mixing[j].printed * vectors[j][c].printed for j in shown), Decimal(0)) for c in range(len(result))]
     sign = "=" if exact and all(relation(True, number, value) == "=" for number, value in zip(result, printed, strict=True)) else "≈"
     blocks: list = [Lines((line(work, name, index, [("=" if exact else "≈", terms), (sign, [vector(result)])]),))]
     rest = [work.key(j) for j in range(count) if j not in told_keys]
     if rest:
-        blocks.append(
-            Words(f"Without weight, and so without a term: {', '.join(rest[:TERMS])}{' …' if len(rest) > TERMS else ''}.", "note")
-        )
+        keys = _(", ").join(rest[:TERMS]) + " …" * (len(rest) > TERMS)
+        blocks.append(Words(_("Without weight, and so without a term: {keys}.").format(keys=keys), "note"))
     if sign == "≈" and len(shown) == len(told_keys):
         digits = [told(EXACT.plus(value), float(value), work.digits) for value in printed]
         again = [Number(number.text, False, number.printed) for number in digits]
-        blocks.append(Words(f"Check: from the printed digits {vector(again)}, in full precision {vector(result)}.", "check"))
+        words = _("Check: from the printed digits {printed}, in full precision {full}.")
+        blocks.append(Words(words.format(printed=vector(again), full=vector(result)), "check"))
     return blocks
 
 
 def line(work: Work, name: str, index: Index, parts: list) -> Line:
     """The line of one context, where all claims on its numbers stand."""
     claims = tuple(said for c in range(work.arrays[name].shape[-1]) for said in work.claims.get((name, (*index, c)), ()))
-    made = work.line(name, index, *parts, label=f"context of {work.query(index[-1])}")
+    made = work.line(name, index, *parts, label=_("context of {query}").format(query=work.query(index[-1])))
     return Line(made.label, made.parts, made.anchor, claims)
 
 
@@ -73,11 +71,11 @@ def beside(work: Work, name: str) -> list:
     """The heads side by side."""
     heads, width = work.arrays["contexts"].shape[-3], work.arrays["contexts"].shape[-1]
     words = (
-        "One head, so its contexts are the rows."
+        _("One head, so its contexts are the rows.")
         if heads == 1
-        else f"The {heads} contexts of a token, each of width {width}, side by side: {heads * width} numbers."
+        else _("The {heads} contexts of a token, each of width {width}, side by side: {total} numbers.")
     )
-    return [Words(words), *tables(work, name)]
+    return [Words(words.format(heads=heads, width=width, total=heads * width)), *tables(work, name)]
 
 
 STEPS: dict[str, Callable[[Work, str], list]] = {"contexts": mixed, "concat": beside}

@@ -6,6 +6,7 @@ import numpy as np
 
 from worked_attention.pages.blocks import Picture
 from worked_attention.pages.contexts import vector
+from worked_attention.pages.language import _
 from worked_attention.pages.projections import last_of
 from worked_attention.pages.work import Work
 
@@ -22,29 +23,31 @@ def flow(work: Work) -> Picture:
     scores, weights = work.row("masked", row), work.row(used, row)
     vectors = [vector(work.row(values, (*kv, j))) for j in range(len(weights))]
     context, query, head = vector(work.row("contexts", row)), work.query(0), work.where(used, lead)
-    parts = [text(KEY, 18, "key"), text(SCORE, 18, "score", "end"), text(BAR, 18, "weight"), text(VALUE, 18, "value")]
+    parts = [text(KEY, 18, _("key")), text(SCORE, 18, _("score"), "end"), text(BAR, 18, _("weight")), text(VALUE, 18, _("value"))]
     for j, (score, weight) in enumerate(zip(scores, weights, strict=True)):
         y = TOP + ROW * j
         share = float(work.arrays[used][(*row, j)].astype(np.float64))
         length = LONGEST * min(max(share, 0.0), 1.0) if np.isfinite(share) else 0.0
-        parts += [text(KEY, y, work.key(j)), text(SCORE, y, "masked" if score.text == "−∞" else score.text, "end")]
+        parts += [text(KEY, y, work.key(j)), text(SCORE, y, _("masked") if score.text == "−∞" else score.text, "end")]
         parts += [f'<rect x="{BAR}" y="{y - 12}" width="{length:.1f}" height="15" style="fill:var(--link)"/>']
         parts += [text(WEIGHT, y, weight.text), text(VALUE, y, vectors[j])]
     y = TOP + ROW * len(weights) + 8
     parts += [
         f'<path d="M{KEY} {y - 24}H{WIDTH - 6}" style="stroke:var(--soft)"/>',
-        text(KEY, y, f"context of {query}"),
+        text(KEY, y, _("context of {query}").format(query=query)),
         text(VALUE, y, context, bold=True),
     ]
-    told = "; ".join(
-        f"{work.key(j)}: score {s.text}, weight {w.text}, value {v}"
+    row_words = _("{key}: score {score}, weight {weight}, value {value}")
+    told = _("; ").join(
+        row_words.format(key=work.key(j), score=s.text, weight=w.text, value=v)
         for j, (s, w, v) in enumerate(zip(scores, weights, vectors, strict=True))
     )
-    said = f"Query {query}, {head}, first of all: {told}. Mixed: {context}."
+    said = _("Query {query}, {head}, first of all: {told}. Mixed: {context}.").format(query=query, head=head, told=told, context=context)
+    caption = _("How query {query} mixes the values, {head}.") if head else _("How query {query} mixes the values.")
     size = f'viewBox="0 0 {WIDTH} {y + 12}" width="{WIDTH}"'
     return Picture(
         f'<svg {size} role="img" aria-label="{escape(said)}">{"".join(parts)}</svg>',
-        f"How query {query} mixes the values{', ' + head if head else ''}.",
+        caption.format(query=query, head=head),
     )
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from worked_attention.pages.blocks import Cell, Fold, Part, Picture, Printed, Section, Table, Words
+from worked_attention.pages.case_page import VERDICTS
+from worked_attention.pages.language import _, ngettext
 from worked_attention.pages.work import STEPS_OF
 
-VERDICTS = ("pass", "convention", "undecided", "fail", "unsupported", "not installed")
 SHOWN = 12  # rows of a table that stand open
 FEW = 8  # cases of a suite whose list stands open
 SIDE = 84  # of a thumbnail
@@ -22,12 +23,13 @@ def front_sections(suites: list[dict], errata: list[dict], failures: list[dict],
     suites: {name, description, cases: [{name, title, comparison, page}], thumbnail: weights [Lq, Lk] or None}. errata, failures: as in
     summary.json, each with its page. environment: environment.json. studies: tables. more: (words, file). All addresses are relative.
     """
+    files = tuple((words, (Cell(at, at),)) for words, at in more)
     return [
         found(suites, errata, failures),
-        Section("Suites", "suites", tuple(suite_part(suite) for suite in suites)),
-        *([Section("Studies", "studies", (study_table(studies),))] if studies else []),
-        Section("More", "more", (Table("Other files", ("address",), tuple((words, (Cell(at, at),)) for words, at in more), "what"),)),
-        Section("How these numbers were made", "made", (Words(environment_line(environment)),)),
+        Section(_("Suites"), "suites", tuple(suite_part(suite) for suite in suites)),
+        *([Section(_("Studies"), "studies", (study_table(studies),))] if studies else []),
+        Section(_("More"), "more", (Table(_("Other files"), (_("address"),), files, _("what")),)),
+        Section(_("How these numbers were made"), "made", (Words(environment_line(environment)),)),
     ]
 
 
@@ -38,12 +40,12 @@ def found(suites: list[dict], errata: list[dict], failures: list[dict]) -> Secti
         rows = []
         for failure in failures:
             text, at = link(failure)
-            rows.append((text, (Cell("page", at), Cell(failure["reference"]), Cell(failure["array"]), Cell(failure_size(failure)))))
-        blocks += cut(rows, "Comparisons that failed", ("page", "reference", "array", "by"))
+            rows.append((text, (Cell(_("page"), at), Cell(failure["reference"]), Cell(failure["array"]), Cell(failure_size(failure)))))
+        blocks += cut(rows, _("Comparisons that failed"), (_("page"), _("reference"), _("array"), _("by")))
     undecided = [
         (
             f"{suite['name']} / {case['name']}",
-            (Cell("page", case["page"]), Cell(name), Cell(result.get("reason", ""))),
+            (Cell(_("page"), case["page"]), Cell(name), Cell(result.get("reason", ""))),
         )
         for suite in suites
         for case in suite["cases"]
@@ -51,32 +53,39 @@ def found(suites: list[dict], errata: list[dict], failures: list[dict]) -> Secti
         if result["verdict"] == "undecided"
     ]
     if undecided:
-        blocks.append(
-            Words(f"{len(undecided)} comparisons could not be decided: the arithmetic is too coarse to tell right from wrong there.")
+        words = ngettext(
+            "{n} comparison could not be decided: the arithmetic is too coarse to tell right from wrong there.",
+            "{n} comparisons could not be decided: the arithmetic is too coarse to tell right from wrong there.",
+            len(undecided),
         )
-        blocks += cut(undecided, "Comparisons that could not be decided", ("page", "reference", "why"))
+        blocks.append(Words(words.format(n=len(undecided))))
+        blocks += cut(undecided, _("Comparisons that could not be decided"), (_("page"), _("reference"), _("why")))
     checked = sum(len(case["comparison"]["claims"]) for suite in suites for case in suite["cases"])
     if errata:
-        blocks.append(Words(f"{len(errata)} of {checked} numbers that sources print are wrong:"))
+        blocks.append(Words(_("{wrong} of {all} numbers that sources print are wrong:").format(wrong=len(errata), all=checked)))
         rows = [erratum(e) for e in errata]
-        blocks += cut(rows, "Printed numbers that are wrong", ("number", "printed", "right"))
+        blocks += cut(rows, _("Printed numbers that are wrong"), (_("number"), _("printed"), _("right")))
     elif checked:
-        blocks.append(Words(f"All {checked} numbers that sources print are right."))
+        blocks.append(Words(_("All {all} numbers that sources print are right.").format(all=checked)))
     blocks.append(references(suites))
-    return Section("What was found", "found", tuple(blocks))
+    return Section(_("What was found"), "found", tuple(blocks))
 
 
 def verdict_words(failures: list[dict]) -> Words:
     """Whether all comparisons passed, in a sentence."""
     if failures:
-        count = len(failures)
-        return Words(f"{count} comparison{'s' * (count > 1)} failed: ours and the reference differ by more than is allowed.", "bad")
-    return Words("No comparison failed: wherever a reference can run a case by the same convention, it agrees with ours.", "good")
+        words = ngettext(
+            "{n} comparison failed: ours and the reference differ by more than is allowed.",
+            "{n} comparisons failed: ours and the reference differ by more than is allowed.",
+            len(failures),
+        )
+        return Words(words.format(n=len(failures)), "bad")
+    return Words(_("No comparison failed: wherever a reference can run a case by the same convention, it agrees with ours."), "good")
 
 
 def failure_size(failure: dict) -> str:
     """By how much a comparison failed."""
-    return failure.get("reason") or f"{failure['max_abs']:.2g}, allowed {failure['gate']:.2g}"
+    return failure.get("reason") or _("{max_abs:.2g}, allowed {gate:.2g}").format(**failure)
 
 
 def link(entry: dict) -> tuple[str, str]:
@@ -94,9 +103,8 @@ def erratum(entry: dict) -> tuple[str, tuple[Cell, ...]]:
 
 def cut(rows: list, caption: str, columns: tuple[str, ...]) -> list:
     """A table whose later rows are folded away."""
-    first = Table(caption, columns, tuple(rows[:SHOWN]), "case")
-    rest = rows[SHOWN:]
-    return [first] + ([Fold(f"{len(rest)} more", (Table(caption, columns, tuple(rest), "case"),))] if rest else [])
+    first, rest = Table(caption, columns, tuple(rows[:SHOWN]), _("case")), rows[SHOWN:]
+    return [first] + ([Fold(_("{n} more").format(n=len(rest)), (Table(caption, columns, tuple(rest), _("case")),))] if rest else [])
 
 
 def references(suites: list[dict]) -> Table:
@@ -117,7 +125,9 @@ def references(suites: list[dict]) -> Table:
             for verdict in there
         ]
         rows.append((name, tuple(cells)))
-    return Table("Cases by reference and verdict", tuple(there), tuple(rows), "reference", "numbers")
+    return Table(
+        _("Cases by reference and verdict"), tuple(_(VERDICTS[verdict]) for verdict in there), tuple(rows), _("reference"), "numbers"
+    )
 
 
 def suite_part(suite: dict) -> Part:
@@ -125,18 +135,22 @@ def suite_part(suite: dict) -> Part:
     cases = suite["cases"]
     claims = [claim for case in cases for claim in case["comparison"]["claims"]]
     wrong = sum(not claim["agrees"] for claim in claims)
-    words = f"{len(cases)} case{'s' * (len(cases) > 1)}"
+    count = ngettext("{n} case", "{n} cases", len(cases)).format(n=len(cases))
+    said = [count]
     if claims:
-        words += f"; {len(claims)} printed numbers checked, " + (f"{wrong} wrong" if wrong else "all right")
+        checked = _("{n} printed numbers checked, {wrong} wrong") if wrong else _("{n} printed numbers checked, all right")
+        said.append(checked.format(n=len(claims), wrong=wrong))
     failed = sum(bool(case["comparison"]["first_divergence"]) for case in cases)
-    words += f"; in {failed} cases a comparison failed." if failed else "; no comparison failed."
+    in_cases = ngettext("a comparison failed in {n} case.", "a comparison failed in {n} cases.", failed)
+    said.append(in_cases.format(n=failed) if failed else _("no comparison failed."))
     rows = tuple((case["name"], (Cell(case["title"], case["page"]), Cell(mark(case), "", mark_kind(case)))) for case in cases)
-    table = Table("", ("title", "found"), rows, "case")
+    table = Table("", (_("title"), _("found")), rows, _("case"))
     blocks: list = [Words(suite["description"])] if suite["description"] else []
     if suite["thumbnail"] is not None:
-        blocks.insert(0, thumbnail(suite["thumbnail"], f"{suite['name']}: weights of {cases[0]['title']}, first head"))
-    blocks.append(Words(words, "bad" if failed else "note"))
-    return Part(suite["name"], (*blocks, Fold(f"The {len(cases)} cases", (table,), len(cases) <= FEW)))
+        picture = _("{suite}: weights of {case}, first head").format(suite=suite["name"], case=cases[0]["title"])
+        blocks.insert(0, thumbnail(suite["thumbnail"], picture))
+    blocks.append(Words(_("; ").join(said), "bad" if failed else "note"))
+    return Part(suite["name"], (*blocks, Fold(count, (table,), len(cases) <= FEW)))
 
 
 def mark(case: dict) -> str:
@@ -144,13 +158,10 @@ def mark(case: dict) -> str:
     comparison = case["comparison"]
     wrong = sum(not claim["agrees"] for claim in comparison["claims"])
     counts = Counter(result["verdict"] for result in comparison["references"].values())
-    said = [f"{wrong} printed numbers wrong"] * bool(wrong)
-    said += [
-        f"{counts[verdict]} {word}"
-        for verdict, word in (("fail", "failed"), ("undecided", "undecided"), ("pass", "agree"))
-        if counts[verdict]
-    ]
-    return ", ".join(said) or "compared with nobody"
+    said = [ngettext("{n} printed number wrong", "{n} printed numbers wrong", wrong).format(n=wrong)] * bool(wrong)
+    words = {"fail": _("{n} failed"), "undecided": _("{n} undecided"), "pass": _("{n} agree")}
+    said += [text.format(n=counts[verdict]) for verdict, text in words.items() if counts[verdict]]
+    return _(", ").join(said) or _("compared with nobody")
 
 
 def mark_kind(case: dict) -> str:
@@ -172,22 +183,22 @@ def thumbnail(weights: np.ndarray, text: str) -> Picture:
 def study_table(studies: list[str]) -> Table:
     """A row for each study, with its figure and its table."""
     rows = []
-    for path in studies:
-        at = Path(path)
-        rows.append(
-            (
-                f"{at.stem} of {at.parts[-3]}",
-                (Cell("figure", at.with_suffix(".svg").as_posix()), Cell("table", at.with_suffix(".csv").as_posix())),
-            )
-        )
-    return Table("Studies over the cases of a suite", ("figure", "table"), tuple(rows), "study")
+    for at in map(Path, studies):
+        cells = Cell(_("figure"), at.with_suffix(".svg").as_posix()), Cell(_("table"), at.with_suffix(".csv").as_posix())
+        rows.append((_("{study} of {suite}").format(study=at.stem, suite=at.parts[-3]), cells))
+    return Table(_("Studies over the cases of a suite"), (_("figure"), _("table")), tuple(rows), _("study"))
 
 
 def environment_line(environment: dict) -> str:
     """The machine and the packages, in a line."""
     packages = {name.lower(): version for name, version in environment["packages"].items()}
-    said = [f"{name} {packages[name]}" for name in TELLING if name in packages]
+    said = [f"Python {environment['python']['version']}", *(f"{name} {packages[name]}" for name in TELLING if name in packages)]
     system, commit = environment["system"], environment["git"]["commit"]
-    at = f"; commit {commit[:12]}{' with changes' if environment['git']['dirty'] else ''}" if commit else ""
-    machine = environment["cpu"]["model"] or system["machine"]
-    return f"Python {environment['python']['version']}, {', '.join(said)}; {system['name']} on {machine}{at}."
+    parts = [
+        _(", ").join(said),
+        _("{system} on {machine}").format(system=system["name"], machine=environment["cpu"]["model"] or system["machine"]),
+    ]
+    if commit:
+        at = _("commit {commit} with changes") if environment["git"]["dirty"] else _("commit {commit}")
+        parts.append(at.format(commit=commit[:12]))
+    return _("; ").join(parts) + _(".")

@@ -3,6 +3,7 @@
 from functools import singledispatch
 
 from worked_attention.pages.blocks import Beside, Cell, Fold, Formula, Lines, Part, Picture, Printed, Section, Table, Words, joined
+from worked_attention.pages.language import _
 
 MARKUP = str.maketrans({letter: "\\" + letter for letter in "\\`*_{}[]<>()#+!|~&$@:"})
 
@@ -29,42 +30,42 @@ def drawn(block: object) -> str:
 
 
 @drawn.register
-def _(block: Section) -> str:
+def _section(block: Section) -> str:
     return f"## {escaped(block.title)}\n\n{several(block.blocks)}"
 
 
 @drawn.register
-def _(block: Part) -> str:
+def _part(block: Part) -> str:
     return f"### {escaped(block.title)}\n\n{several(block.blocks)}"
 
 
 @drawn.register
-def _(block: Fold) -> str:
+def _fold(block: Fold) -> str:
     return f"**{escaped(block.title)}**\n\n{several(block.blocks)}"
 
 
 @drawn.register
-def _(block: Beside) -> str:
+def _beside(block: Beside) -> str:
     return several(block.tables)
 
 
 @drawn.register
-def _(block: Words) -> str:
+def _words(block: Words) -> str:
     return escaped(block.text)
 
 
 @drawn.register
-def _(block: Formula) -> str:
+def _formula(block: Formula) -> str:
     return f"$$\n{block.tex}\n$$"
 
 
 @drawn.register
-def _(block: Picture) -> str:
+def _picture(block: Picture) -> str:
     return f"*{escaped(block.text)}*"
 
 
 @drawn.register
-def _(block: Lines) -> str:
+def _lines(block: Lines) -> str:
     lines = []
     for line in block.lines:
         parts = " ".join(f"{relation} {escaped(joined(terms))}" for relation, terms in line.parts)
@@ -73,7 +74,7 @@ def _(block: Lines) -> str:
 
 
 @drawn.register
-def _(block: Table) -> str:
+def _table(block: Table) -> str:
     rows = [[escaped(block.corner), *map(escaped, block.columns)], ["---"] * (1 + len(block.columns))]
     rows += [[escaped(label), *(cell(one) for one in cells)] for label, cells in block.rows]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -87,4 +88,7 @@ def cell(one: Cell) -> str:
 
 def claims(printed: tuple[Printed, ...]) -> str:
     """What sources print: ✓, or struck with the right value."""
-    return "".join(f" ✓ printed {said.text}" if said.agrees else f" ~~{said.text}~~ right: {said.right}" for said in printed)
+    right, wrong = _("printed {text}"), _("right: {text}")
+    return "".join(
+        f" ✓ {right.format(text=said.text)}" if said.agrees else f" ~~{said.text}~~ {wrong.format(text=said.right)}" for said in printed
+    )

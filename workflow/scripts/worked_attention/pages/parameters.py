@@ -3,6 +3,7 @@
 import numpy as np
 
 from worked_attention.pages.blocks import Fold, Part, Words
+from worked_attention.pages.language import _
 from worked_attention.pages.work import Work, beside
 from worked_attention.stages.catalogue import CATALOGUE, axes
 
@@ -20,7 +21,13 @@ def given(work: Work, names: list[str]) -> list:
 
 def meaning(name: str) -> str:
     """What a given array is, in words; one that a case could also compute is told as given."""
-    return CATALOGUE[name].formula if CATALOGUE[name].stage == "parameters" else "given"
+    return formula(name) if CATALOGUE[name].stage == "parameters" else _("given")
+
+
+def formula(name: str) -> str:
+    """How an array is computed, or what it is, as the catalogue says it."""
+    array = CATALOGUE[name]
+    return _("gradient of the loss by {name}").format(name=name[2:]) if array.stage == "backward" else _(array.formula)
 
 
 def shape_words(work: Work, name: str) -> str:
@@ -35,6 +42,8 @@ def tables(work: Work, name: str, kind: str = "", masked: np.ndarray | None = No
     array = work.arrays[name]
     if array.ndim < 3:
         return [work.table(name, caption=name, kind=kind, masked=masked)]
-    made = [(work.where(name, lead), work.table(name, lead, kind=kind, masked=masked)) for lead in work.leads(name)]
-    rest = [table for _, table in made[TABLES:]]
-    return beside([table for _, table in made[:TABLES]]) + ([Fold(f"{name} of the other {len(rest)}", tuple(beside(rest)))] if rest else [])
+    made = [work.table(name, lead, kind=kind, masked=masked) for lead in work.leads(name)]
+    rest = made[TABLES:]
+    return beside(made[:TABLES]) + (
+        [Fold(_("{name} of the other {n}").format(name=name, n=len(rest)), tuple(beside(rest)))] if rest else []
+    )

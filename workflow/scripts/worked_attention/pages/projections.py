@@ -6,13 +6,30 @@ from collections.abc import Callable
 import numpy as np
 
 from worked_attention.pages.blocks import Formula, Lines, Words
+from worked_attention.pages.language import N_, _
 from worked_attention.pages.parameters import tables
 from worked_attention.pages.work import Index, Work, folds, summed
 from worked_attention.stages.catalogue import CATALOGUE, source
 from worked_attention.stages.positions import PAIRING, angles, frequencies
 
-SIDES = {"q": "query", "k": "key", "v": "value"}
-NORMS = {"rms": (True, "root mean square"), "l2": (False, "length")}  # whether the squares are averaged, and what their root is called
+SIDES = {"q": N_("query of {token}"), "k": N_("key of {token}"), "v": N_("value of {token}"), "o": N_("output of {token}")}
+SAME = {  # what q, k or v is where the case has no weight for it
+    "q": N_("The case has no {w}, so each query is its row of {x} itself."),
+    "k": N_("The case has no {w}, so each key is its row of {x} itself."),
+    "v": N_("The case has no {w}, so each value is its row of {x} itself."),
+}
+PRODUCTS = {
+    "q": N_("Each number of a query is the row of {x} times a row of {w}, product by product."),
+    "k": N_("Each number of a key is the row of {x} times a row of {w}, product by product."),
+    "v": N_("Each number of a value is the row of {x} times a row of {w}, product by product."),
+}
+NORMS = {"rms": True, "l2": False}  # whether the squares are averaged
+NORMED = {
+    ("rms", "q"): N_("r is the root mean square of the query, ε is {eps:g}, the gain g is {gain}."),
+    ("rms", "k"): N_("r is the root mean square of the key, ε is {eps:g}, the gain g is {gain}."),
+    ("l2", "q"): N_("r is the length of the query, ε is {eps:g}, the gain g is {gain}."),
+    ("l2", "k"): N_("r is the length of the key, ε is {eps:g}, the gain g is {gain}."),
+}
 POSITIONS = {"q": "query_positions", "k": "key_positions"}
 
 
@@ -37,8 +54,8 @@ def with_sinusoids(work: Work, name: str) -> list:
     x, side = made_from(work, name), "q" if name == "x_pos" else "k"
     base, (length, width) = work.case["sinusoidal"]["base"], work.arrays[name].shape[-2:]
     blocks: list = [
-        Formula(r"x_{p,2i} + \sin \frac{p}{b^{2i/d}} \text{ and } x_{p,2i+1} + \cos \frac{p}{b^{2i/d}}"),
-        Words(f"The base b is {base:g}, d is {width}; p is the token's position."),
+        Formula(r"x_{p,2i} + \sin \frac{p}{b^{2i/d}}, x_{p,2i+1} + \cos \frac{p}{b^{2i/d}}"),
+        Words(_("The base b is {base:g}, d is {width}; p is the token's position.").format(base=base, width=width)),
     ]
     made = []
     for batch in batches(work, name):
@@ -51,7 +68,8 @@ def with_sinusoids(work: Work, name: str) -> list:
                 before, after = work.number(x, (*batch, i, c)), work.number(name, (*batch, i, c))
                 parts = ("=", [before.text, function]), ("≈", [before.text, turned.text]), ("≈", [after.text])
                 lines.append(work.line(name, (*batch, i, c), *parts))
-            made.append((title(work, batch, f"token {token(work, side, i)} at position {position}"), [Lines(tuple(lines))]))
+            said = _("token {token} at position {position}").format(token=token(work, side, i), position=position)
+            made.append((title(batch, said), [Lines(tuple(lines))]))
     return blocks + folds(made) + tables(work, name)
 
 
@@ -60,29 +78,26 @@ def batches(work: Work, name: str) -> list[Index]:
     return [(b,) for b in work.some(work.arrays[name].shape[0])] if "B" in work.case["dims"] else [()]
 
 
-def title(work: Work, batch: Index, words: str) -> str:
+def title(batch: Index, words: str) -> str:
     """`words` with the sequence before them, if there are several."""
-    return f"sequence {batch[0]}, {words}" if batch else words
+    return _("sequence {i}, {words}").format(i=batch[0], words=words) if batch else words
 
 
 def projected(work: Work, name: str) -> list:
     """Queries, keys or values: x times a weight, plus a bias; or x itself; or as the case gives them."""
     if name in work.case["arrays"]["parameters"]:
-        return [Words("Given."), *tables(work, name)]
+        return [Words(_("Given.")), *tables(work, name)]
     x, w, b = source(name, work.arrays), f"w_{name}", f"b_{name}"
     letter = name.upper()
     if w not in work.arrays:
         return [
             Formula(rf"{letter} = X"),
-            Words(f"The case has no {w}, so each {SIDES[name]} is its row of {x} itself."),
+            Words(_(SAME[name]).format(w=w, x=x)),
             *tables(work, name),
         ]
     blocks = [
         Formula(rf"{letter} = X W_{letter}^\top" + (rf" + b_{letter}" if b in work.arrays else "")),
-        Words(
-            f"Each number of a {SIDES[name]} is the row of {x} times a row of {w}, product by product"
-            + (f", plus {b}." if b in work.arrays else ".")
-        ),
+        Words(_(PRODUCTS[name]).format(x=x, w=w) + (_(" {b} is added.").format(b=b) if b in work.arrays else "")),
     ]
     return blocks + folds(sums(work, name, x, w, b, name)) + tables(work, name)
 
@@ -98,7 +113,7 @@ def sums(work: Work, name: str, x: str, w: str, b: str, side: str) -> list[tuple
                 plus = [work.number(b, (c,))] if b in work.arrays else []
                 pairs = list(zip(row, work.row(w, (c,)), strict=True))
                 lines.append(work.sum_line(name, (*batch, i, c), pairs, plus))
-            made.append((title(work, batch, f"{SIDES.get(side, 'query')} of {token(work, side, i)}"), [Lines(tuple(lines))]))
+            made.append((title(batch, _(SIDES[side]).format(token=token(work, side, i))), [Lines(tuple(lines))]))
     return made
 
 
@@ -106,29 +121,28 @@ def split(work: Work, name: str) -> list:
     """Heads: each takes its own columns."""
     whole = name[0]
     if whole not in work.arrays:
-        return [Words("Given."), *tables(work, name)]
+        return [Words(_("Given.")), *tables(work, name)]
     heads, width = work.arrays[name].shape[-3], work.arrays[name].shape[-1]
     if heads == 1:
-        words = f"One head, which takes all {width} columns of {whole}."
+        words = _("One head, which takes all {width} columns of {whole}.")
     else:
-        last = (heads - 1) * width
-        words = f"{heads} heads of width {width}: head 0 takes columns 0 to {width - 1} of {whole}, "
-        words += f"head {heads - 1} columns {last} to {last + width - 1}."
-    return [Words(words), *tables(work, name)]
+        words = _("{heads} heads of width {width}: head 0 takes columns 0 to {first} of {whole}, head {last} columns {start} to {end}.")
+    numbers = {"first": width - 1, "last": heads - 1, "start": (heads - 1) * width, "end": heads * width - 1}
+    return [Words(words.format(heads=heads, width=width, whole=whole, **numbers)), *tables(work, name)]
 
 
 def normed(work: Work, name: str) -> list:
     """Each query or key divided by its size, times the gain."""
     before, side, options = f"{name[0]}_heads", name[0], work.case["qk_norm"]
     gain, width, eps = f"g_{name[0]}", work.arrays[name].shape[-1], options["eps"]
-    mean, size = NORMS[options["kind"]]
+    mean = NORMS[options["kind"]]
     blocks: list = [
         Formula(
             r"y = \frac{x}{r} g, r = \sqrt{\frac{x_0^2 + \ldots + x_{d-1}^2}{d} + \varepsilon}"
             if mean
             else r"y = \frac{x}{r} g, r = \sqrt{x_0^2 + \ldots + x_{d-1}^2 + \varepsilon}"
         ),
-        Words(f"r is the {size} of the {SIDES[side]}, ε is {eps:g}, the gain g is {gain if gain in work.arrays else '1'}."),
+        Words(_(NORMED[options["kind"], side]).format(eps=eps, gain=gain if gain in work.arrays else "1")),
     ]
     made = []
     for lead in work.leads(name):
@@ -142,7 +156,7 @@ def normed(work: Work, name: str) -> list:
             for c in work.some(width, 8):
                 terms = f"{x[c].factor} / {r.text}" + (f" × {work.number(gain, (c,)).factor}" if gain in work.arrays else "")
                 lines.append(work.line(name, (*lead, i, c), ("≈", [terms]), ("≈", [work.number(name, (*lead, i, c)).text])))
-            made.append((f"{work.where(name, lead)}, {SIDES[side]} of {token(work, side, i)}", [Lines(tuple(lines))]))
+            made.append((_(", ").join([work.where(name, lead), _(SIDES[side]).format(token=token(work, side, i))]), [Lines(tuple(lines))]))
     return blocks + folds(made) + tables(work, name)
 
 
@@ -155,12 +169,15 @@ def rotated(work: Work, name: str) -> list:
     positions = np.array(work.case[POSITIONS[side]])
     turned = angles(positions, theta, np.dtype(options["angles"]))
     pairs = list(zip(*(range(dims)[part] for part in PAIRING[options["pairing"]](dims // 2)), strict=True))
-    said = ", ".join(f"({a}, {b}) by θ = {work.free(theta[t]).text}" for t, (a, b) in enumerate(pairs[:8]))
+    by = _("({a}, {b}) by θ = {angle}")
+    said = _(", ").join(by.format(a=a, b=b, angle=work.free(theta[t]).text) for t, (a, b) in enumerate(pairs[:8]))
     said += " …" if len(pairs) > 8 else ""
-    words = f"Columns are turned in pairs ({options['pairing']}): {said} for each step of position; a whole turn is 6.2832."
-    words += f" Columns from {dims} on pass through." if dims < width else ""
-    words += f" Scaling {options['scaling']['rule']} by {options['scaling']['factor']:g} has slowed them down" if options["scaling"] else ""
-    words += f", and stretches cosine and sine by {work.free(stretch).text}." if stretch != 1 else "." if options["scaling"] else ""
+    words = _("Columns are turned in pairs ({pairing}): {pairs} for each step of position; a whole turn is 6.2832.")
+    words = words.format(pairing=options["pairing"], pairs=said)
+    words += _(" Columns from {dims} on pass through.").format(dims=dims) if dims < width else ""
+    if scaling := options["scaling"]:
+        words += _(" Scaling {rule} by {factor:g} has slowed them down.").format(rule=scaling["rule"], factor=scaling["factor"])
+    words += _(" Cosine and sine are stretched by {stretch}.").format(stretch=work.free(stretch).text) if stretch != 1 else ""
     blocks: list = [
         Formula(r"y_a = x_a \cos \alpha - x_b \sin \alpha, y_b = x_a \sin \alpha + x_b \cos \alpha, \alpha = p \theta"),
         Words(words),
@@ -173,16 +190,17 @@ def rotated(work: Work, name: str) -> list:
                 angle = float(turned[i, t])
                 cos, sin, minus = (work.free(stretch * value) for value in (math.cos(angle), math.sin(angle), -math.sin(angle)))
                 sign, product = "≈" if angle else "=", f"{positions[i]} × {work.free(theta[t]).text}"
-                told_as = f"{work.free(angle).text if angle else 0}, which is {math.degrees(angle):.1f}°: cos {cos.text}, sin {sin.text}"
-                label = f"α of columns {a} and {b}"
+                told_as = _("{angle}, which is {degrees:.1f}°: cos {cos}, sin {sin}").format(
+                    angle=work.free(angle).text if angle else 0, degrees=math.degrees(angle), cos=cos.text, sin=sin.text
+                )
+                label = _("α of columns {a} and {b}").format(a=a, b=b)
                 lines.append(work.line(name, (*lead, i, f"angle{t}"), (sign, [product]), (sign, [told_as]), label=label))
                 xa, xb = (work.number(before, (*lead, i, c)) for c in (a, b))
                 ya, yb = (work.number(name, (*lead, i, c)) for c in (a, b))
                 lines.append(work.line(name, (*lead, i, a), *summed([(xa, cos), (xb, minus)], [], ya)))
                 lines.append(work.line(name, (*lead, i, b), *summed([(xa, sin), (xb, cos)], [], yb)))
-            made.append(
-                (f"{work.where(name, lead)}, {SIDES[side]} of {token(work, side, i)}, position {positions[i]}", [Lines(tuple(lines))])
-            )
+            where = [work.where(name, lead), _(SIDES[side]).format(token=token(work, side, i)), _("position {p}").format(p=positions[i])]
+            made.append((_(", ").join(where), [Lines(tuple(lines))]))
     return blocks + folds(made) + tables(work, name)
 
 
@@ -190,16 +208,15 @@ def cached(work: Work, name: str) -> list:
     """What the cache held, and the new rows behind it."""
     past, new = f"past_{name[-1]}", made_from(work, name, f"{name[-1]}_")
     count, more = work.case["dims"]["Lp"], work.case["dims"]["Ln"]
-    return [
-        Words(f"The first {count} rows come from the cache ({past}), the last {more} from {new}; the next step finds all in its cache."),
-        *tables(work, name),
-    ]
+    words = _("The first {count} rows come from the cache ({past}), the last {more} from {new}; the next step finds all in its cache.")
+    return [Words(words.format(count=count, past=past, more=more, new=new)), *tables(work, name)]
 
 
 def appended(work: Work, name: str) -> list:
     """The keys and those that the layer puts behind them."""
-    added = [f"bias_{name[0]}"] * (f"bias_{name[0]}" in work.arrays) + ["a row of zeros"] * (work.case["extra_key"] == "zero")
-    return [Words(f"The layer appends {' and '.join(added)} to each head, which every query sees."), *tables(work, name)]
+    added = [f"bias_{name[0]}"] * (f"bias_{name[0]}" in work.arrays) + [_("a row of zeros")] * (work.case["extra_key"] == "zero")
+    words = _("The layer appends {added} to each head, which every query sees.").format(added=_(" and ").join(added))
+    return [Words(words), *tables(work, name)]
 
 
 STEPS: dict[str, Callable[[Work, str], list]] = {

@@ -7,6 +7,7 @@ import numpy as np
 
 from worked_attention.pages.blocks import Cell, Formula, Line, Lines, Table, Words
 from worked_attention.pages.exact import bias_terms, root_of
+from worked_attention.pages.language import N_, _
 from worked_attention.pages.parameters import tables
 from worked_attention.pages.projections import last_of
 from worked_attention.pages.work import CORNERS, Index, Work, folds, summed
@@ -21,7 +22,7 @@ def by_query(work: Work, name: str, line: Callable[[Index, int, int], Line | Non
     for lead in work.leads(name):
         for i in work.some(work.arrays[name].shape[-2]):
             lines = [line(lead, i, j) for j in work.some(work.arrays[name].shape[-1], keys)]
-            made.append((f"{work.where(name, lead)}, query {work.query(i)}", [Lines(tuple(line for line in lines if line))]))
+            made.append((work.at(name, lead, i), [Lines(tuple(line for line in lines if line))]))
     return folds(made)
 
 
@@ -38,8 +39,8 @@ def multiplied(work: Work, name: str) -> list:
         last_of(work, "k"),
     )
     group = work.case["heads"] // work.case["kv_heads"]
-    words = f"Row i, column j: the row of {q} for query i times the row of {k} for key j."
-    words += f" Each key head serves {group} query heads: head h uses key head ⌊h/{group}⌋." if group > 1 else ""
+    words = _("Row i, column j: the row of {q} for query i times the row of {k} for key j.").format(q=q, k=k)
+    words += _(" Each key head serves {group} query heads: head h uses key head ⌊h/{group}⌋.").format(group=group) if group > 1 else ""
 
     def line(lead: Index, i: int, j: int) -> Line:
         kv = (*lead[:-1], lead[-1] // group)
@@ -57,10 +58,10 @@ def multiplied(work: Work, name: str) -> list:
 def scaled(work: Work, name: str) -> list:
     """Times the scale."""
     if name in work.case["arrays"]["parameters"]:
-        return [Words("The case begins here: these scores are given."), *tables(work, name, "scores")]
+        return [Words(_("The case begins here: these scores are given.")), *tables(work, name, "scores")]
     scale = work.case["scale"]
     if scale == "none":
-        return [Words("The case has no scale, so the scores stay as they are."), *tables(work, name, "scores")]
+        return [Words(_("The case has no scale, so the scores stay as they are.")), *tables(work, name, "scores")]
     factor = work.plain(work.case["scale_factor"])
     root = root_of(work.case)
     divisors = {"1/sqrt(d_k)": f"√{root}", "1/sqrt(d_model)": f"√{root}", "1/d_k": str(work.case["dims"].get("d_k"))}
@@ -68,9 +69,10 @@ def scaled(work: Work, name: str) -> list:
     tex |= {"1/d_k": r"\frac{q_i \cdot k_j}{d_k}"}
     if isinstance(scale, str):
         divisor = divisors[scale]
-        words = f"Each product is divided by {divisor}" + (f" ≈ {work.free(math.sqrt(root)).text}." if "√" in divisor else ".")
+        by = f"{divisor} ≈ {work.free(math.sqrt(root)).text}" if "√" in divisor else divisor
+        words = _("Each product is divided by {divisor}.").format(divisor=by)
     else:
-        words = f"Each product is multiplied by {factor.text}."
+        words = _("Each product is multiplied by {factor}.").format(factor=factor.text)
 
     def line(lead: Index, i: int, j: int) -> Line:
         before, after = work.number("qk", (*lead, i, j)), work.number(name, (*lead, i, j))
@@ -98,7 +100,7 @@ def capped(work: Work, name: str) -> list:
             name, (*lead, i, j), ("≈", [f"{cap:g} × tanh({before.text} / {cap:g})"]), ("≈", [after.text]), label=pair(work, i, j)
         )
 
-    words = f"The cap c is {cap:g}: no score leaves (−{cap:g}, {cap:g}), and small ones hardly move."
+    words = _("The cap c is {cap:g}: no score leaves (−{cap:g}, {cap:g}), and small ones hardly move.").format(cap=cap)
     return [Formula(r"c \cdot \tanh \frac{s}{c}"), Words(words), *by_query(work, name, line), *tables(work, name, "scores")]
 
 
@@ -112,13 +114,12 @@ def biased(work: Work, name: str) -> list:
     words = []
     if "alibi" in terms:
         slopes = [work.plain(slope).text for slope in alibi_slopes(case["heads"], case["alibi"]["slopes"])]
-        words.append(
-            f"ALiBi adds {ALIBI[case['alibi']['form']]}, i and j being positions; the slopes of the heads are {', '.join(slopes)}."
-        )
+        said = _("ALiBi adds {bias}, i and j being positions; the slopes of the heads are {slopes}.")
+        words.append(said.format(bias=_(ALIBI[case["alibi"]["form"]]), slopes=_(", ").join(slopes)))
     if "t5_table" in terms:
         buckets = t5_buckets(keys[None, :] - queries[:, None], len(work.arrays["t5_table"]), case["t5"]["longest"], case["t5"]["direction"])
-        words.append("T5 looks up the distance j − i in a bucket of its table, which has a column for each head.")
-    words.append("Added up: " + ", ".join(terms) + "." if len(terms) > 1 else f"Added is {next(iter(terms))}.")
+        words.append(_("T5 looks up the distance j − i in a bucket of its table, which has a column for each head."))
+    words.append((_("Added up: {terms}.") if len(terms) > 1 else _("Added is {terms}.")).format(terms=_(", ").join(terms)))
 
     def line(lead: Index, i: int, j: int) -> Line | None:
         if j >= dims["Lc"]:
@@ -133,7 +134,8 @@ def biased(work: Work, name: str) -> list:
                 count = STEPS_BY_FORM[case["alibi"]["form"]](queries[i], keys[j])
                 told_as.append(f"{work.plain(slope).text} × {work.plain(count).factor}")
             elif term == "t5_table":
-                told_as.append(f"t5_table[bucket {buckets[i, j]} of distance {keys[j] - queries[i]}, head {lead[-1]}]")
+                place = _("t5_table[bucket {bucket} of distance {distance}, head {head}]")
+                told_as.append(place.format(bucket=buckets[i, j], distance=keys[j] - queries[i], head=lead[-1]))
             else:
                 told_as.append(f"{term} {number.text}")
         last = summed([], numbers, work.number(name, (*lead, i, j)))
@@ -143,16 +145,17 @@ def biased(work: Work, name: str) -> list:
     return [*(Words(said) for said in words), *by_query(work, name, line), *tables(work, name, "scores")]
 
 
-ALIBI = {"distance": "−slope × |i − j|", "relative": "slope × (j − i)", "key_index": "slope × j"}
+ALIBI = {"distance": N_("−slope × |i − j|"), "relative": N_("slope × (j − i)"), "key_index": N_("slope × j")}
+FILLS = {"-inf": N_("−∞, so that its weight is 0"), "finfo_min": N_("the most negative number of the dtype")}
 MASK_WORDS = {
-    "causal": "causal",
-    "window": "window",
-    "documents": "documents",
-    "key_lengths": "padding (key_lengths)",
-    "mask_keep": "mask.keep",
-    "mask_block": "mask.block",
-    "mask_key_keep": "mask.key_keep",
-    "mask_key_block": "mask.key_block",
+    "causal": N_("causal"),
+    "window": N_("window"),
+    "documents": N_("documents"),
+    "key_lengths": N_("padding (key_lengths)"),
+    "mask_keep": N_("mask.keep"),
+    "mask_block": N_("mask.block"),
+    "mask_key_keep": N_("mask.key_keep"),
+    "mask_key_block": N_("mask.key_block"),
 }
 
 
@@ -169,12 +172,11 @@ def kept(work: Work, name: str) -> list:
         for i in range(min(shape[-2], 8)):
             cells = []
             for j in range(min(shape[-1], 16 if work.whole else 8)):
-                blocking = [MASK_WORDS[mask] for mask, keep in masks.items() if j < keep.shape[-1] and not keep[(*lead, i, j)]]
+                blocking = [_(MASK_WORDS[mask]) for mask, keep in masks.items() if j < keep.shape[-1] and not keep[(*lead, i, j)]]
                 if bool(blocking) == bool(work.arrays[name][(*lead, i, j)]):
                     raise ValueError(f"{name}{[*lead, i, j]} is not what the masks {', '.join(masks)} say together")
-                cells.append(
-                    Cell("blocked: " + ", ".join(blocking) if len(masks) > 1 else "blocked", "", "masked") if blocking else Cell("seen")
-                )
+                said = _("blocked: {masks}") if len(masks) > 1 else _("blocked")
+                cells.append(Cell(said.format(masks=_(", ").join(blocking)), "", "masked") if blocking else Cell(_("seen")))
             rows.append((work.query(i), tuple(cells)))
         columns = tuple(work.key(j) for j in range(len(rows[0][1])))
         key = work.arrays[name][lead].tobytes()
@@ -182,18 +184,13 @@ def kept(work: Work, name: str) -> list:
         if key in seen:
             continue
         seen[key] = where
-        made.append(
-            Table(
-                f"{where}: which keys each query sees" if len(list(work.leads(name))) > 1 else "Which keys each query sees",
-                columns,
-                tuple(rows),
-                CORNERS["Lq", "Lk"],
-                "grid",
-            )
-        )
-    words = f"Masks: {', '.join(MASK_WORDS[mask] for mask in masks)}. A key is seen if every mask lets it through."
-    words += " Keys that the layer appends are seen by every query." if shape[-1] > work.case["dims"]["Lc"] else ""
-    words += " Heads and sequences that are not shown see the same." if len(made) < len(list(work.leads(name))) else ""
+        caption = _("{where}: which keys each query sees") if len(list(work.leads(name))) > 1 else _("Which keys each query sees")
+        made.append(Table(caption.format(where=where), columns, tuple(rows), _(CORNERS["Lq", "Lk"]), "grid"))
+    words = _("Masks: {masks}. A key is seen if every mask lets it through.").format(
+        masks=_(", ").join(_(MASK_WORDS[mask]) for mask in masks)
+    )
+    words += _(" Keys that the layer appends are seen by every query.") if shape[-1] > work.case["dims"]["Lc"] else ""
+    words += _(" Heads and sequences that are not shown see the same.") if len(made) < len(list(work.leads(name))) else ""
     return [Words(words), *made]
 
 
@@ -202,22 +199,21 @@ def entering(work: Work, name: str) -> list:
     before = "capped" if "capped" in work.arrays else "scaled"
     blocked = masked_cells(work)
     if "bias" not in work.arrays and not blocked.any():
-        return [Words(f"Nothing is added and nothing is masked, so {before} enters the softmax as it is.")]
+        return [Words(_("Nothing is added and nothing is masked, so {scores} enters the softmax as it is.").format(scores=before))]
     fill = work.case["mask"]["fill"]
     words = []
     if "keep" in work.arrays:
-        places = {"-inf": "−∞, so that its weight is 0", "finfo_min": "the most negative number of the dtype"}
-        words.append(f"The score of a blocked key becomes {places[fill] if isinstance(fill, str) else work.free(fill).text}.")
+        place = _(FILLS[fill]) if isinstance(fill, str) else work.free(fill).text
+        words.append(_("The score of a blocked key becomes {place}.").format(place=place))
     if "bias" in work.arrays:
-        words.append("The bias is added to the score.")
+        words.append(_("The bias is added to the score."))
 
     def line(lead: Index, i: int, j: int) -> Line:
         index = (*lead, i, j)
         after = work.number(name, index)
         if "keep" in work.arrays and not work.arrays["keep"][index]:
-            return work.line(
-                name, index, ("→", ["masked" if after.text == "−∞" else f"masked, {after.text} in its place"]), label=pair(work, i, j)
-            )
+            said = _("masked") if after.text == "−∞" else _("masked, {number} in its place").format(number=after.text)
+            return work.line(name, index, ("→", [said]), label=pair(work, i, j))
         plus = [work.number(before, index), *([work.number("bias", index)] if "bias" in work.arrays else [])]
         parts = summed([], plus, after)
         return work.line(name, index, *(parts if len(plus) > 1 else parts[1:]), label=pair(work, i, j))

@@ -7,20 +7,25 @@ from decimal import Decimal
 import numpy as np
 
 from worked_attention.pages.blocks import Cell, Formula, Line, Lines, Table, Words
+from worked_attention.pages.language import N_, _
 from worked_attention.pages.numbers import Number, told
 from worked_attention.pages.parameters import tables
 from worked_attention.pages.scores import masked_cells, pair
-from worked_attention.pages.work import WEIGHT_DIGITS, Index, Work, folds, relation, summed
+from worked_attention.pages.work import WEIGHT_DIGITS, Index, Work, folds, more, relation, summed
 
 LARGE = 30.0  # exponentials of larger scores are not written out as they are
 KEYS = 8  # keys of a row that are told, where a case is not told whole
 FORMULAS = {
     "plain": r"P_{ij} = \frac{e^{s_{ij}}}{\sum_l e^{s_{il}}}",
     "plus_one": r"P_{ij} = \frac{e^{s_{ij}}}{1 + \sum_l e^{s_{il}}}",
-    "hardmax": r"P_{ij} = 1 \text{ at the first largest } s_{ij}, \text{ else } 0",
+    "hardmax": r"P_{ij} = [j = \text{argmax}_l \; s_{il}]",
 }
 SINKS = r"P_{ij} = \frac{e^{s_{ij}}}{e^{\text{sink}} + \sum_l e^{s_{il}}}"
-EMPTY = {"zero": "0 for every key", "nan": "0/0, which is NaN", "uniform": "the same for every key", "error": "an error"}
+EMPTY = {"zero": N_("0 for every key"), "nan": N_("0/0, which is NaN"), "uniform": N_("the same for every key"), "error": N_("an error")}
+TAKERS = {
+    "plus_one": N_("{said}; the weights to {total}, for the rest of 1 goes to the 1 in the denominator."),
+    "plain": N_("{said}; the weights to {total}, for the rest of 1 goes to the sink in the denominator."),
+}
 
 
 def weighed(work: Work, name: str) -> list:
@@ -30,7 +35,7 @@ def weighed(work: Work, name: str) -> list:
     made = []
     for lead in work.leads(name):
         for i in work.some(work.arrays[name].shape[-2]):
-            made.append((f"{work.where(name, lead)}, query {work.query(i)}", rows(work, name, (*lead, i))))
+            made.append((work.at(name, lead, i), rows(work, name, (*lead, i))))
     blocked = masked_cells(work) & (work.arrays[name] == 0)
     formula = SINKS if "sinks" in work.arrays else FORMULAS[kind]
     return [Formula(formula), *folds(made), *tables(work, name, "weights", blocked)]
@@ -40,10 +45,11 @@ def hardmax_row(work: Work, name: str, row: Index) -> list:
     """All of it to the first largest score."""
     scores = work.arrays["masked"][row].astype(np.float64)
     if not (scores > -np.inf).any():
-        return [Words(f"Every key is masked; by the case's empty_row, the weights are {EMPTY[work.case['mask']['empty_row']]}.")]
+        become = _(EMPTY[work.case["mask"]["empty_row"]])
+        return [Words(_("Every key is masked; by the case's empty_row, the weights are {become}.").format(become=become))]
     best = int(scores.argmax())
-    said = f"The largest score is {work.number('masked', (*row, best)).text}, that of {work.key(best)}; it takes all."
-    return [Words(said), *lines(work, name, row, [])]
+    said = _("The largest score is {score}, that of {key} (of several, the first); it takes all.")
+    return [Words(said.format(score=work.number("masked", (*row, best)).text, key=work.key(best))), *lines(work, name, row, [])]
 
 
 def lines(work: Work, name: str, row: Index, made: list[Line]) -> list:
@@ -61,10 +67,11 @@ def softmax_row(work: Work, name: str, row: Index) -> list:
     sink = extra(work, row)
     seen = np.flatnonzero(scores != -np.inf).tolist()
     if not seen and (sink is None or sink == -math.inf):
-        become = EMPTY[work.case["mask"]["empty_row"]]
-        return [Words(f"Every key is masked, so there is nothing to divide by: by the case's empty_row, the weights are {become}.")]
+        become = _(EMPTY[work.case["mask"]["empty_row"]])
+        said = _("Every key is masked, so there is nothing to divide by: by the case's empty_row, the weights are {become}.")
+        return [Words(said.format(become=become))]
     if not np.isfinite(scores[seen]).all() or (sink is not None and not math.isfinite(sink) and sink > 0):
-        return [Words("This row holds NaN or ∞, which the softmax hands on."), *lines(work, name, row, [])]
+        return [Words(_("This row holds NaN or ∞, which the softmax hands on.")), *lines(work, name, row, [])]
     shown = seen if work.whole else seen[:KEYS]
     shift = max([*scores[seen], *([sink] if sink is not None else [])])
     plain = float(np.abs(scores[seen]).max(initial=0)) <= LARGE and (sink is None or abs(sink) <= LARGE)
@@ -74,23 +81,22 @@ def softmax_row(work: Work, name: str, row: Index) -> list:
     if plain:
         unshifted, sum_of_all, own_parts = exponentials(work, row, shown, seen, sink, 0.0)
         blocks.append(exponential_table(work, row, shown, unshifted, shifted, shift, sink))
-        made.append(Line("sum of the exponentials", own_parts))
+        made.append(Line(_("sum of the exponentials"), own_parts))
         made += [quotient_line(work, name, (*row, j), unshifted[j], sum_of_all) for j in shown]
-        same = f"A computer takes the largest, {work.free(shift).text}, away first, so that nothing overflows; the quotients stay the same."
-        again = [Line("their sum then", parts)]
-        blocks += [Lines(tuple(made)), Words(same), Lines(tuple(again))]
+        same = _("A computer takes the largest, {largest}, away first, so that nothing overflows; the quotients stay the same.")
+        again = [Line(_("their sum then"), parts)]
+        blocks += [Lines(tuple(made)), Words(same.format(largest=work.free(shift).text)), Lines(tuple(again))]
     else:
         blocks.append(exponential_table(work, row, shown, None, shifted, shift, sink))
-        words = (
-            f"The largest, {work.free(shift).text}, is taken away first: such exponentials would be too large or too small to write down."
-        )
-        blocks.append(Words(words))
-        made.append(Line("sum of the exponentials", parts))
+        words = _("The largest, {largest}, is taken away first: such exponentials would be too large or too small to write down.")
+        blocks.append(Words(words.format(largest=work.free(shift).text)))
+        made.append(Line(_("sum of the exponentials"), parts))
         made += [quotient_line(work, name, (*row, j), shifted[j], total) for j in shown]
         blocks.append(Lines(tuple(made)))
     masked = [work.key(j) for j in range(len(scores)) if j not in seen]
     if masked:
-        blocks.append(Words(f"Masked, and so without weight: {', '.join(masked[:KEYS])}{' …' if len(masked) > KEYS else ''}.", "note"))
+        keys = _(", ").join(masked[:KEYS]) + " …" * (len(masked) > KEYS)
+        blocks.append(Words(_("Masked, and so without weight: {keys}.").format(keys=keys), "note"))
     return [*blocks, row_check(work, name, row, sink)]
 
 
@@ -105,15 +111,15 @@ def exponentials(work: Work, row: Index, shown: list, seen: list, sink: float | 
     """e^(score - shift) by key, their sum with the sink's, and the parts of the line that adds them up."""
     scores = work.arrays["masked"][row].astype(np.float64)
     made = {j: one_if_zero(work, float(scores[j]) - shift) for j in shown}
-    more = [one_if_zero(work, sink - shift)] if sink is not None and sink > -math.inf else []
-    value = math.fsum([*(math.exp(float(scores[j]) - shift) for j in seen), *(math.exp(sink - shift) for _ in more)])
-    addends = [*more, *made.values()]
+    taker = [one_if_zero(work, sink - shift)] if sink is not None and sink > -math.inf else []
+    value = math.fsum([*(math.exp(float(scores[j]) - shift) for j in seen), *(math.exp(sink - shift) for number in taker)])
+    addends = [*taker, *made.values()]
     known = all(number.exact for number in addends) and len(shown) == len(seen)
     own = sum((number.printed for number in addends), Decimal(0))
     total = told(own, value, work.digits) if known else work.free(value)
     parts = summed([], addends, total)
     if len(shown) < len(seen):
-        parts = [(parts[0][0], [*parts[0][1], f"… ({len(seen) - len(shown)} more)"]), parts[1]]
+        parts = [(parts[0][0], [*parts[0][1], more(len(seen) - len(shown))]), parts[1]]
     return made, total, tuple((r, tuple(t)) for r, t in parts)
 
 
@@ -124,21 +130,20 @@ def one_if_zero(work: Work, exponent: float) -> Number:
 
 def exponential_table(work: Work, row: Index, shown: list, plain: dict | None, shifted: dict, shift: float, sink: float | None) -> Table:
     """Score and exponential of each key, without and with the shift."""
-    columns = ["score s", *(["e to the s"] if plain else []), f"s − {work.free(shift).factor}", "e to that"]
+    columns = [_("score s"), *([_("e to the s")] if plain else []), f"s − {work.free(shift).factor}", _("e to that")]
     rows = []
     for j in shown:
         score = work.number("masked", (*row, j))
         less = float(work.arrays["masked"][(*row, j)]) - shift
         cells = [score.text, *([plain[j].text] if plain else []), work.free(less).text if less else "0", shifted[j].text]
-        largest = " (largest)" if float(work.arrays["masked"][(*row, j)]) == shift else ""
-        rows.append((work.key(j) + largest, tuple(Cell(text) for text in cells)))
+        label = _("{key} (largest)") if float(work.arrays["masked"][(*row, j)]) == shift else "{key}"
+        rows.append((label.format(key=work.key(j)), tuple(Cell(text) for text in cells)))
     if sink is not None:
         e = [work.free(math.exp(sink)).text] if plain else []
         cells = [work.free(sink).text, *e, work.free(sink - shift).text, work.free(math.exp(sink - shift)).text]
-        rows.append(
-            ("1 in the denominator" if work.case["softmax"] == "plus_one" else "sink, without a value", tuple(Cell(text) for text in cells))
-        )
-    return Table("Scores and their exponentials", tuple(columns), tuple(rows), "key", "numbers")
+        label = _("1 in the denominator") if work.case["softmax"] == "plus_one" else _("sink, without a value")
+        rows.append((label, tuple(Cell(text) for text in cells)))
+    return Table(_("Scores and their exponentials"), tuple(columns), tuple(rows), _("key"), "numbers")
 
 
 def quotient_line(work: Work, name: str, index: Index, e: Number, total: Number) -> Line:
@@ -156,12 +161,9 @@ def row_check(work: Work, name: str, row: Index, sink: float | None) -> Words:
     printed = [work.number(name, (*row, j)) for j in range(work.arrays[name].shape[-1])]
     digits = sum((number.printed for number in printed), Decimal(0))
     total = math.fsum(work.arrays[name][row].astype(float).tolist())
-    text = f"Check: the printed weights add up to {told(digits, float(digits), work.digits + 2).text}"
-    exact = work.plain(total).text
-    if sink is not None:
-        taker = {"plus_one": "the 1", "plain": "the sink"}[work.case["softmax"]]
-        return Words(f"{text}; the weights to {exact}, for the rest of 1 goes to {taker} in the denominator.", "check")
-    return Words(f"{text}, the weights themselves to {exact}.", "check")
+    said = _("Check: the printed weights add up to {sum}").format(sum=told(digits, float(digits), work.digits + 2).text)
+    words = _("{said}, the weights themselves to {total}.") if sink is None else _(TAKERS[work.case["softmax"]])
+    return Words(words.format(said=said, total=work.plain(total).text), "check")
 
 
 def dropped(work: Work, name: str) -> list:
@@ -171,7 +173,7 @@ def dropped(work: Work, name: str) -> list:
     def line(lead: Index, i: int, j: int) -> Line:
         before, after = work.number("weights", (*lead, i, j), WEIGHT_DIGITS), work.number(name, (*lead, i, j))
         if not work.arrays["dropout_keep"][(*lead, i, j)]:
-            return work.line(name, (*lead, i, j), ("=", ["0, dropped"]), label=pair(work, i, j))
+            return work.line(name, (*lead, i, j), ("=", [_("0, dropped")]), label=pair(work, i, j))
         sign = relation(before.exact and work.case["dtype"] == "float64", after, after.printed)
         return work.line(
             name,
@@ -185,8 +187,8 @@ def dropped(work: Work, name: str) -> list:
     for lead in work.leads(name):
         for i in work.some(work.arrays[name].shape[-2]):
             rows = [line(lead, i, j) for j in work.some(work.arrays[name].shape[-1], KEYS)]
-            made.append((f"{work.where(name, lead)}, query {work.query(i)}", [Lines(tuple(rows))]))
-    words = f"Dropout with p = {p:g}: weights that dropout_keep keeps are divided by 1 − p, the others become 0."
+            made.append((work.at(name, lead, i), [Lines(tuple(rows))]))
+    words = _("Dropout with p = {p:g}: weights that dropout_keep keeps are divided by 1 − p, the others become 0.").format(p=p)
     return [Formula(r"\frac{P_{ij} \cdot \text{keep}_{ij}}{1 - p}"), Words(words), *folds(made), *tables(work, name, "weights")]
 
 

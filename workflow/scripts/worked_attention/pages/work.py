@@ -10,6 +10,7 @@ import numpy as np
 from worked_attention.cases.escapes import printable
 from worked_attention.pages.blocks import Beside, Cell, Fold, Line, Printed, Table
 from worked_attention.pages.exact import own_decimals
+from worked_attention.pages.language import N_, _
 from worked_attention.pages.numbers import UNKNOWN, Number, decimal, told
 from worked_attention.stages.catalogue import axes
 
@@ -91,8 +92,12 @@ class Work:
 
     def where(self, name: str, lead: Index) -> str:
         """What `lead` says of array `name`, in words: "sequence 0, head 1"."""
-        words = {"B": "sequence", "H": "head", "H_kv": "head"}
-        return ", ".join(f"{words[axis]} {i}" for axis, i in zip(axes(name, self.case["dims"]), lead, strict=False) if axis in words)
+        places = [(axis, i) for axis, i in zip(axes(name, self.case["dims"]), lead, strict=False) if axis in PLACES]
+        return _(", ").join(_(PLACES[axis]).format(i=i) for axis, i in places)
+
+    def at(self, name: str, lead: Index, i: int) -> str:
+        """What row `i` under `lead` of array `name` is, in words: "sequence 0, head 1, query x2"."""
+        return _("{where}, query {query}").format(where=self.where(name, lead), query=self.query(i))
 
     def anchor(self, name: str, index: Index) -> str:
         """The name of a line on the page, noted so that tables can lead there."""
@@ -128,7 +133,11 @@ class Work:
             body.append(("…", tuple(Cell("…") for _ in body[0][1])))
         heads = columns[: len(body[0][1])] if len(columns) <= len(body[0][1]) else [*columns[: len(body[0][1]) - 1], "…"]
         return Table(
-            caption or self.where(name, lead), tuple(heads), tuple(body), CORNERS.get(names[-2:], ""), "map" if kind else "numbers"
+            caption or self.where(name, lead),
+            tuple(heads),
+            tuple(body),
+            _(CORNERS[names[-2:]]) if names[-2:] in CORNERS else "",
+            "map" if kind else "numbers",
         )
 
     def cell(self, name: str, index: Index, kind: str = "", masked: bool = False) -> Cell:
@@ -136,9 +145,9 @@ class Work:
         places = ("-".join([name, *map(str, index[:end])]) for end in (len(index), len(index) - 1))
         link = next((f"#{place}" for place in places if place in self.anchors), "")
         if self.arrays[name].dtype == bool:
-            return Cell("yes" if self.arrays[name][index] else "no", link, "" if self.arrays[name][index] else "no")
+            return Cell(_("yes"), link) if self.arrays[name][index] else Cell(_("no"), link, "no")
         if masked:
-            return Cell("masked", link, "masked")
+            return Cell(_("masked"), link, "masked")
         step = STEPS_OF[kind](float(self.arrays[name][index]), self.largest(name)) if kind else ""
         return Cell(self.number(name, index).text, link, step, self.claims.get((name, index), ()))
 
@@ -155,11 +164,13 @@ class Work:
             return [self.key(j) for j in range(size)]
         if axis == "Ln":
             return [self.new_key(j) for j in range(size)]
-        words = {"H": "head ", "buckets": "bucket "}.get(axis, "")
-        return [f"{words}{i}" for i in range(size)] if axis else [""]
+        label = _(COUNTED[axis]) if axis in COUNTED else "{i}"
+        return [label.format(i=i) for i in range(size)] if axis else [""]
 
 
-CORNERS = {("Lq", "Lk"): "query ↓ key →", ("Lq", "Lc"): "query ↓ key →"}
+CORNERS = {("Lq", "Lk"): N_("query ↓ key →"), ("Lq", "Lc"): N_("query ↓ key →")}
+PLACES = {"B": N_("sequence {i}"), "H": N_("head {i}"), "H_kv": N_("head {i}")}
+COUNTED = {"H": N_("head {i}"), "buckets": N_("bucket {i}")}
 STEPS_OF = {  # a colour step from 0 to 10 by kind of map, from the value and the largest of the array; grey where it is not finite
     "weights": lambda value, largest: f"w{round(10 * min(max(value, 0.0), 1.0))}" if value == value else "masked",
     "scores": lambda value, largest: f"s{round(5 + 5 * max(-1.0, min(1.0, value / largest)))}" if value == value else "masked",
@@ -178,8 +189,13 @@ def summed(pairs: list[tuple[Number, Number]], plus: list[Number], result: Numbe
     total = sum((a.printed * b.printed for a, b in pairs), Decimal(0)) + sum((number.printed for number in plus), Decimal(0))
     exact = all(a.exact and b.exact for a, b in pairs) and all(number.exact for number in plus)
     if len(terms) > TERMS:
-        terms = [*terms[:TERMS], f"… ({len(terms) - TERMS} more)"]
+        terms = [*terms[:TERMS], more(len(terms) - TERMS)]
     return [("=" if exact else "≈", terms), (relation(exact, result, total), [result.text])]
+
+
+def more(count: int) -> str:
+    """What stands for `count` terms that are left out."""
+    return _("… ({count} more)").format(count=count)
 
 
 def relation(exact: bool, result: Number, value: Decimal) -> str:
