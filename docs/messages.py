@@ -6,6 +6,7 @@ its head: Content-Type and Plural-Forms.
 """
 
 import sys
+from io import BytesIO
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
@@ -20,7 +21,7 @@ from worked_attention.stages.catalogue import CATALOGUE  # noqa: E402
 
 SCRIPTS, TEMPLATES = ROOT / "workflow" / "scripts", ROOT / "workflow" / "report"
 SOURCES = [*SCRIPTS.glob("worked_attention/pages/*.py"), SCRIPTS / "front_page.py", *TEMPLATES.glob("*.jinja2")]
-KEYWORDS = {"_": None, "N_": None, "ngettext": (1, 2)}
+KEYWORDS = {"_": None, "N_": None, "ngettext": (1, 2), "gettext": None}  # the last is what a trans block says
 TEMPLATE_OPTIONS = {"newstyle_gettext": "true", "trim_blocks": "true", "trimmed": "true", "silent": "false"}
 MEANINGS = "workflow/scripts/worked_attention/stages/catalogue.py"
 
@@ -49,11 +50,16 @@ def updated(path: Path) -> Catalog:
     return catalogue
 
 
+def written(path: Path) -> bytes:
+    """The file at `path` brought up to date; its head stays as it is."""
+    file = BytesIO()
+    write_po(file, updated(path), width=140, include_lineno=False, omit_header=True)
+    return path.read_bytes().split(b"\n\n")[0].rstrip(b"\n") + b"\n\n" + file.getvalue()
+
+
 if __name__ == "__main__":
     for path in sorted(CATALOGUES.glob("*/LC_MESSAGES/pages.po")):
-        head, catalogue = path.read_bytes().split(b"\n\n")[0].rstrip(b"\n"), updated(path)
-        with open(path, "wb") as file:
-            file.write(head + b"\n\n")
-            write_po(file, catalogue, width=140, include_lineno=False, omit_header=True)
-        missing = sum(not any(message.string if message.pluralizable else [message.string]) for message in catalogue if message.id)
-        print(f"{path.relative_to(ROOT).as_posix()}: {len(catalogue)} texts, {missing} without a translation")
+        path.write_bytes(written(path))
+        texts = [message for message in updated(path) if message.id]
+        missing = sum(not all(message.string if message.pluralizable else [message.string]) for message in texts)
+        print(f"{path.relative_to(ROOT).as_posix()}: {len(texts)} texts, {missing} without a translation")

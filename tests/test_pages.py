@@ -29,6 +29,7 @@ from worked_attention.stages.whole import compute
 SUITES = ROOT / "config" / "suites"
 LIMITS = {"max_array_mb": 256}
 TEMPLATE = ROOT / "workflow" / "report" / "page.html.jinja2"
+RENDER = renderer(str(TEMPLATE))
 EQUATION = re.compile(r"^(.*?) = ([^≈=]*) = (−?[0-9.]+)$")
 
 
@@ -43,7 +44,7 @@ def page_of(case: dict, base: Work | None = None) -> tuple[str, str]:
     """The page of a case as HTML and as Markdown."""
     work, comparison = work_of(case)
     sections = case_sections(work, comparison, base)
-    return renderer(str(TEMPLATE))(case=case, sections=sections, before=None, after=None), markdown(case["title"], case["look"], sections)
+    return RENDER(case=case, sections=sections, before=None, after=None), markdown(case["title"], case["look"], sections)
 
 
 def written(tmp_path: Path, cases: str) -> dict[str, dict]:

@@ -12,6 +12,7 @@ from worked_attention.pages.language import N_, _, ngettext
 from worked_attention.pages.numbers import EXACT
 from worked_attention.pages.parameters import formula, given, shape_words
 from worked_attention.pages.settings import settings
+from worked_attention.pages.verdicts import REFERENCES, evidence
 from worked_attention.pages.work import FEATURES, TOKENS, Work
 from worked_attention.stages.catalogue import WEIGHTS, axes, shape
 
@@ -27,20 +28,11 @@ TITLES = {
     "backward": N_("Gradients"),
 }
 KINDS = {"plain": "softmax", "plus_one": "softmax-plus-one", "hardmax": "hardmax"}
-VERDICTS = {  # on a reference, as pages say them
-    "pass": N_("pass"),
-    "convention": N_("convention"),
-    "undecided": N_("undecided"),
-    "fail": N_("fail"),
-    "unsupported": N_("unsupported"),
-    "not installed": N_("not installed"),
-}
-EVIDENCE = {"certified": N_("certified"), "typical": N_("typical")}
 BEGINNINGS = {
-    "x": N_("The case starts from the inputs x."),
-    "qkv": N_("The case starts from queries, keys and values."),
-    "heads": N_("The case starts from queries, keys and values of each head."),
-    "scaled": N_("The case starts from scores that are already scaled."),
+    "x": N_(" The case starts from the inputs x."),
+    "qkv": N_(" The case starts from queries, keys and values."),
+    "heads": N_(" The case starts from queries, keys and values of each head."),
+    "scaled": N_(" The case starts from scores that are already scaled."),
 }
 
 
@@ -107,7 +99,7 @@ def question(work: Work) -> Section:
     queries = count(dims["Lq"], ngettext("{n} query", "{n} queries", dims["Lq"]))
     keys = count(dims["Lk"], ngettext("{n} key", "{n} keys", dims["Lk"]))
     words = asked.format(queries=queries, keys=keys, heads=heads)
-    blocks: list = [Words(f"{words[:1].upper()}{words[1:]} {_(BEGINNINGS[case['begins_at']])}"), Formula(whole_formula(work))]
+    blocks: list = [Words(f"{words[:1].upper()}{words[1:]}{_(BEGINNINGS[case['begins_at']])}"), Formula(whole_formula(work))]
     if not work.whole:
         words = _("The case is larger than {tokens} tokens by {features} features, so the page tells the first query and head.")
         blocks.append(Words(words.format(tokens=TOKENS, features=FEATURES), "note"))
@@ -180,11 +172,11 @@ def others(comparison: dict) -> Section:
     rows = []
     for name, result in comparison["references"].items():
         measured = [(array["max_abs"], key, array) for key, array in result["arrays"].items() if array["max_abs"] is not None]
-        cells = [Cell(_(VERDICTS[result["verdict"]]), "", result["verdict"].replace(" ", "-"))]
+        cells = [Cell(_(REFERENCES[result["verdict"]]), "", result["verdict"].replace(" ", "-"))]
         if measured:
             worst, key, array = max(measured, key=lambda entry: entry[0])
             gate = array["gate"] if isinstance(array["gate"], str) else f"{array['gate']:.1e}"
-            gate += f" ({_(EVIDENCE[array['evidence']])})" if array.get("evidence") else ""
+            gate += f" ({evidence(array['evidence'])})" if array.get("evidence") else ""
             cells += [
                 Cell(key),
                 Cell(f"{worst:.1e}"),

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from worked_attention.pages.blocks import Cell, Fold, Part, Picture, Printed, Section, Table, Words
-from worked_attention.pages.case_page import VERDICTS
 from worked_attention.pages.language import _, ngettext
+from worked_attention.pages.verdicts import REFERENCES
 from worked_attention.pages.work import STEPS_OF
 
 SHOWN = 12  # rows of a table that stand open
@@ -114,8 +114,8 @@ def references(suites: list[dict]) -> Table:
         for case in suite["cases"]:
             for name, result in case["comparison"]["references"].items():
                 counts.setdefault(name, Counter())[result["verdict"]] += 1
-    there = [verdict for verdict in VERDICTS if any(verdict in count for count in counts.values())]
-    unknown = {verdict for count in counts.values() for verdict in count} - set(VERDICTS)
+    there = [verdict for verdict in REFERENCES if any(verdict in count for count in counts.values())]
+    unknown = {verdict for count in counts.values() for verdict in count} - set(REFERENCES)
     if unknown:
         raise ValueError(f"the front page knows no verdict {', '.join(sorted(unknown))}")
     rows = []
@@ -126,7 +126,7 @@ def references(suites: list[dict]) -> Table:
         ]
         rows.append((name, tuple(cells)))
     return Table(
-        _("Cases by reference and verdict"), tuple(_(VERDICTS[verdict]) for verdict in there), tuple(rows), _("reference"), "numbers"
+        _("Cases by reference and verdict"), tuple(_(REFERENCES[verdict]) for verdict in there), tuple(rows), _("reference"), "numbers"
     )
 
 

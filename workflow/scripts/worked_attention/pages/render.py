@@ -9,6 +9,7 @@ from markupsafe import Markup
 from worked_attention.pages import language
 from worked_attention.pages.blocks import joined
 from worked_attention.pages.formulas import mathml
+from worked_attention.pages.verdicts import evidence, verdict
 
 
 def templates(folder: Path) -> Environment:
@@ -19,7 +20,9 @@ def templates(folder: Path) -> Environment:
     environment.add_extension("jinja2.ext.i18n")
     environment.install_gettext_callables(language._, language.ngettext, newstyle=True)
     environment.globals["language_tag"] = language.tag
+    environment.policies["ext.i18n.trimmed"] = True
     environment.filters |= {"mathml": lambda tex: Markup(mathml(tex)), "joined": joined, "kind": lambda block: type(block).__name__}
+    environment.filters |= {"verdict": verdict, "evidence": evidence}
     return environment
 
 
