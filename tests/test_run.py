@@ -24,9 +24,9 @@ CASES = {
 }
 VERDICTS = ["passed", "failed", "undecided", "convention", "unsupported"]
 STAGES = ["parameters", "projections", "scores", "weights", "contexts", "outputs"]
-TORCH = ["torch.mha", "torch.sdpa", "torch.flash", "torch.flex", "torch.manual"]
+TORCH = ["torch.mha", "torch.sdpa", "torch.flash", "torch.manual"]  # the usual ones
 REFERENCES = {
-    "handworked": ["truth", *(name for name in TORCH if name != "torch.flex"), "onnx.reference", "onnxruntime.cpu", "jax.nn"],
+    "handworked": ["truth", *TORCH, "onnx.reference", "onnxruntime.cpu", "jax.nn"],
     "tutorial": ["truth", *TORCH, "onnx.reference", "onnxruntime.cpu", "jax.nn"],
 }
 LOADED = re.compile(r"""<(script|link|img|iframe|source|object)\b[^>]*\b(src|href|data)\s*=\s*["']?\s*(https?:)?//""", re.IGNORECASE)

@@ -29,6 +29,10 @@ def begin(wildcards):
 
 
 onstart:
+    # Snakemake's limit of jobs per second (100) makes every run wait for a last second, and looks at all waiting jobs once a second for each
+    # job that has ended. Jobs that run here need no such limit; those that are sent to a cluster do.
+    if workflow.local_exec:
+        workflow.scheduler.job_rate_limiter = None
     for folder in filter(os.path.exists, LOST):
         logger.warning(f"{folder} has lost {LOST[folder]}, and is made anew")
 

@@ -14,7 +14,7 @@ from worked_attention.cases.words import short
 from worked_attention.files.environment import installed
 from worked_attention.files.whole import lacking
 from worked_attention.pages.language import languages
-from worked_attention.references.registry import LIBRARIES, packages, present
+from worked_attention.references.registry import LIBRARIES, ON_REQUEST, packages, present
 from worked_attention.stages.catalogue import STAGES
 
 FORWARD = [stage for stage in STAGES if stage != "backward"]
@@ -54,7 +54,8 @@ class Plan:
         """The references that a suite asks for, as library.name, whether they are installed or not."""
         asked = self.suites[suite]["references"]
         every = [f"{library}.{name}" for library, names in LIBRARIES.items() for name in names]
-        return {"all": every, "none": []}[asked] if isinstance(asked, str) else [name for name in every if name in asked]
+        usual = [name for name in every if name not in ON_REQUEST]
+        return {"usual": usual, "all": every, "none": []}[asked] if isinstance(asked, str) else [name for name in every if name in asked]
 
     def asked(self, suite: str, library: str) -> list[str]:
         """The names of the references of one library that a suite asks for."""

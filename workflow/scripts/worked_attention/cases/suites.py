@@ -126,7 +126,7 @@ class _Suite:
         self.raw = {n: c for n, c in self.raw.items() if isinstance(c, dict)} if isinstance(self.raw, dict) else {}
         cases = {name: self._case(name, path, limits) for name in self.raw}
         whole = filled(schema("suite"), data)
-        if whole["references"] == "all":
+        if whole["references"] != "none":
             self._check_truth(cases, limits)
         figures, studies = whole["figures"], whole["studies"]
         for i, name in enumerate(figures if isinstance(figures, list) else []):

@@ -30,6 +30,7 @@ from matplotlib.ft2font import FT2Font
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 from matplotlib.textpath import text_to_path
+from PIL import Image
 
 matplotlib.rcdefaults()  # the same figures whatever a user's own matplotlibrc says
 matplotlib.rcParams.update({"svg.hashsalt": "attention", "svg.fonttype": "none", "hatch.linewidth": 0.5})
@@ -492,9 +493,11 @@ def overview_figure(suite: dict, cases: list[tuple[dict, Map]]) -> Figure:
 
 
 def write_png(figure: Figure, file: BinaryIO, dpi: int) -> None:
-    """Write `figure` as PNG, the same bytes each time."""
+    """Write `figure` as PNG, the same bytes each time; its paper is opaque, so without the channel that says how much shines through."""
     figure.dpi = dpi
-    FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3]).save(file, "png", dpi=(dpi, dpi), compress_level=3)
 
 
 def write_svg(figure: Figure, file: BinaryIO) -> None:

@@ -118,7 +118,8 @@ def without_paths(value):
 
 def _packages() -> dict[str, str]:
     """Version of every installed package, by name."""
-    found = {package.name: package.version for package in importlib.metadata.distributions()}
+    told = [package.metadata for package in importlib.metadata.distributions()]  # once each: to read them is most of what this costs
+    found = {package["Name"]: package["Version"] for package in told}
     return {name: found[name] for name in sorted(found, key=str.lower)}
 
 

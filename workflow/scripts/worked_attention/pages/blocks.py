@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ class Section:
     blocks: tuple
 
 
+@lru_cache(1 << 12)  # for HTML and for Markdown
 def joined(terms: tuple[str, ...]) -> str:
     """Terms as a sum that can be broken before each sign, and nowhere else."""
     return " ".join(

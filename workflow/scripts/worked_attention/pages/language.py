@@ -7,9 +7,6 @@ from gettext import GNUTranslations, NullTranslations
 from io import BytesIO
 from pathlib import Path
 
-from babel.messages.mofile import write_mo
-from babel.messages.pofile import read_po
-
 CATALOGUES = Path(__file__).parent / "locale"
 ENGLISH = "en"
 
@@ -23,6 +20,9 @@ def catalogue(language: str) -> NullTranslations:
     """The texts of `language`, one of `languages()`, compiled from its file."""
     if language == ENGLISH:
         return NullTranslations()
+    from babel.messages.mofile import write_mo
+    from babel.messages.pofile import read_po
+
     with open(CATALOGUES / language / "LC_MESSAGES" / "pages.po", "rb") as file:
         messages = read_po(file, language, abort_invalid=True)
     compiled = BytesIO()

@@ -1,6 +1,6 @@
 """A page as Markdown: the same blocks, for code hosts and for diffs. What comes from a suite cannot become markup."""
 
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 
 from worked_attention.pages.blocks import Beside, Cell, Fold, Formula, Lines, Part, Picture, Printed, Section, Table, Words, joined
 from worked_attention.pages.language import _
@@ -8,6 +8,7 @@ from worked_attention.pages.language import _
 MARKUP = str.maketrans({letter: "\\" + letter for letter in "\\`*_{}[]<>()#+!|~&$@:"})
 
 
+@lru_cache(1 << 16)
 def escaped(text: str) -> str:
     """`text` with a backslash before everything that could be markup, or a link."""
     return text.translate(MARKUP)
@@ -83,7 +84,7 @@ def _table(block: Table) -> str:
 
 def cell(one: Cell) -> str:
     text = escaped(one.text)
-    return (f"[{text}]({one.link})" if one.link and not one.link.startswith("#") else text) + claims(one.printed)
+    return (f"[{text}]({one.link})" if one.link and not one.link.startswith("#") else text) + (claims(one.printed) if one.printed else "")
 
 
 def claims(printed: tuple[Printed, ...]) -> str:

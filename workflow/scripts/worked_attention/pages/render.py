@@ -6,8 +6,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from worked_attention.pages import language
-from worked_attention.pages.blocks import joined
+from worked_attention.pages import html, language
 from worked_attention.pages.formulas import mathml
 from worked_attention.pages.verdicts import evidence, verdict
 
@@ -21,8 +20,14 @@ def templates(folder: Path) -> Environment:
     environment.install_gettext_callables(language._, language.ngettext, newstyle=True)
     environment.globals["language_tag"] = language.tag
     environment.policies["ext.i18n.trimmed"] = True
-    environment.filters |= {"mathml": lambda tex: Markup(mathml(tex)), "joined": joined, "kind": lambda block: type(block).__name__}
-    environment.filters |= {"verdict": verdict, "evidence": evidence}
+    environment.filters |= {
+        "mathml": lambda tex: Markup(mathml(tex)),
+        "lines": html.lines,
+        "rows": html.rows,
+        "verdict": verdict,
+        "evidence": evidence,
+        "kind": lambda block: type(block).__name__,
+    }
     return environment
 
 

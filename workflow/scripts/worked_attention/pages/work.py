@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
@@ -34,13 +35,14 @@ class Work:
     claims: dict[tuple[str, Index], tuple[Printed, ...]]
     digits: int
     own: dict[str, np.ndarray] = field(init=False)
-    anchors: set[str] = field(init=False, default_factory=set)
+    anchors: set[tuple] = field(init=False, default_factory=set)
     numbers: dict[tuple, Number] = field(init=False, default_factory=dict)
+    sizes: dict[str, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.own = own_decimals(self.case, self.arrays) if self.whole else {}
 
-    @property
+    @cached_property
     def whole(self) -> bool:
         """Whether every multiply-add is told; else the first query is."""
         dims, there = self.case["dims"], self.arrays
@@ -101,9 +103,8 @@ class Work:
 
     def anchor(self, name: str, index: Index) -> str:
         """The name of a line on the page, noted so that tables can lead there."""
-        made = "-".join([name, *map(str, index)])
-        self.anchors.add(made)
-        return made
+        self.anchors.add((name, *index))
+        return "-".join([name, *map(str, index)])
 
     def line(self, name: str, index: Index, *parts: tuple[str, list[str]], label: str = "") -> Line:
         """A line that ends in element `index` of array `name`."""
@@ -142,8 +143,8 @@ class Work:
 
     def cell(self, name: str, index: Index, kind: str = "", masked: bool = False) -> Cell:
         """One number in a table, which leads to its line where there is one, or to the line of its row."""
-        places = ("-".join([name, *map(str, index[:end])]) for end in (len(index), len(index) - 1))
-        link = next((f"#{place}" for place in places if place in self.anchors), "")
+        place = next((place for place in ((name, *index), (name, *index[:-1])) if place in self.anchors), ())
+        link = f"#{'-'.join(map(str, place))}" if place else ""
         if self.arrays[name].dtype == bool:
             return Cell(_("yes"), link) if self.arrays[name][index] else Cell(_("no"), link, "no")
         if masked:
@@ -153,8 +154,10 @@ class Work:
 
     def largest(self, name: str) -> float:
         """The largest finite size in array `name`, or 1."""
-        array = np.abs(self.arrays[name].astype(np.float64))
-        return float(array[np.isfinite(array)].max(initial=0.0)) or 1.0
+        if name not in self.sizes:
+            array = np.abs(self.arrays[name].astype(np.float64))
+            self.sizes[name] = float(array[np.isfinite(array)].max(initial=0.0)) or 1.0
+        return self.sizes[name]
 
     def labels(self, axis: str, size: int) -> list[str]:
         """Names along an axis: tokens, or numbers from 0."""
@@ -177,6 +180,7 @@ STEPS_OF = {  # a colour step from 0 to 10 by kind of map, from the value and th
 }
 
 
+@lru_cache(1 << 12)
 def named(token: str) -> str:
     """A token as a label: one line, not too long, visible even if it is empty."""
     name = printable(token) if token.strip() else repr(token)

@@ -82,6 +82,8 @@ def difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """|a - b|, 0 where both are NaN or the same infinity, infinite where only one is NaN."""
     with np.errstate(invalid="ignore", over="ignore"):
         off = np.abs(a - b)
+    if np.isfinite(off).all():
+        return off
     return np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.where(np.isnan(off), np.inf, off))
 
 
@@ -89,11 +91,10 @@ def tells(got: np.ndarray, expected: np.ndarray, grain: float) -> bool:
     """Whether `got` is `NEARER` to the right answer, in the root mean square, than to each of SPOILED; those left out that spoil nothing,
     because the right answer is itself 0, constant, and so on, within `grain`."""
     off = np.square(difference(got, expected)).sum()
-    for spoil in SPOILED.values():
-        spoils = (difference(spoil(expected, expected), expected) > grain).any()
-        if spoils and NEARER**2 * off >= np.square(difference(got, spoil(expected, got))).sum():
-            return False
-    return True
+    each = tuple(range(1, expected.ndim + 1))  # axes of one answer in a stack of them
+    spoils = (difference(np.stack([spoil(expected, expected) for spoil in SPOILED.values()]), expected) > grain).any(each)
+    from_spoiled = np.square(difference(np.stack([spoil(expected, got) for spoil in SPOILED.values()]), got)).sum(each)
+    return not (spoils & (NEARER**2 * off >= from_spoiled)).any()
 
 
 def weigh(

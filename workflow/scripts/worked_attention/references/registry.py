@@ -19,6 +19,7 @@ LIBRARIES = {
     "onnxruntime": ("cpu",),
     "jax": ("nn",),
 }
+ON_REQUEST = ("torch.flex",)  # its first call imports torch's compiler, and a case takes it longer than all others of torch together
 PACKAGES = {"onnxruntime": ("onnxruntime", "onnx")}  # what a library needs, where it is more than itself
 
 
