@@ -252,6 +252,7 @@ class Trials:
         self.steps = {name: step for name, step in steps.items() if sent[name].shape == tuple(case["shapes"][name])}
         gaps = {name for name, step in self.steps.items() if np.isnan(step).any()}
         self.fitting = {n: array for n, array in sent.items() if array.shape == tuple(case["shapes"][n]) and n not in gaps}
+        self.wide = tuple(n for n, array in self.fitting.items() if array.dtype.name not in HALF and n not in self.steps)
         self.chains: dict[tuple, Chain] = {}
         self.made: dict[tuple, Trial] = {}
 
@@ -272,8 +273,7 @@ class Trials:
     def of(self, how: Arithmetic) -> list[Trial]:
         """Those of one arithmetic. An array in half precision, or in print, is no excuse for another one that is neither: it was either
         used as it was sent, or only rounded to be sent."""
-        wide = tuple(name for name, array in self.fitting.items() if array.dtype.name not in HALF and name not in self.steps)
-        takes = [tuple(self.fitting)] + [wide] * (not how.half and not how.printed and len(wide) < len(self.fitting))
+        takes = [tuple(self.fitting)] + [self.wide] * (not how.half and not how.printed and len(self.wide) < len(self.fitting))
         found = []
         for taken in takes:
             key = (how.name, how.rounded, taken)

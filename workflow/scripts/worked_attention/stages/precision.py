@@ -3,20 +3,23 @@
 import numpy as np
 from ml_dtypes import bfloat16 as _bfloat16
 
-from worked_attention.stages.dtypes import DTYPES
+from worked_attention.stages.dtypes import DTYPES, HALF
 
 bfloat16 = np.dtype(_bfloat16)  # importing ml_dtypes is also what teaches NumPy the name "bfloat16"
+HALVES = {np.dtype(name) for name in HALF}
 
 
 def widened(x: np.ndarray) -> np.ndarray:
     """x as it is computed with: float16 and bfloat16 as float32, all else as it is."""
-    return x.astype(np.float32) if x.dtype.name in DTYPES and DTYPES[x.dtype.name].half else x
+    return x.astype(np.float32) if x.dtype in HALVES else x
 
 
 def rounded(x: np.ndarray, dtype: str | np.dtype) -> np.ndarray:
     """x rounded once to the dtype that is kept; what is too large for it becomes infinite, as the format has it."""
+    if x.dtype == dtype:
+        return x
     with np.errstate(over="ignore"):
-        return x.astype(dtype, copy=False)
+        return x.astype(dtype)
 
 
 def overflowing(x: np.ndarray, beyond: float) -> np.ndarray:

@@ -16,6 +16,7 @@ Conventions hold as the case names them: angles of positions are computed in flo
 
 import math
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -34,11 +35,13 @@ def gamma(n: float, u: float) -> float:
     return n * u / (1 - n * u) if n * u < 1 else math.inf
 
 
+@cache
 def format_of(u: float) -> Dtype:
     """The format with unit roundoff u; any other u has the range of the next coarser one, and of bfloat16 if there is none."""
     return min((dtype for dtype in DTYPES.values() if dtype.roundoff >= u), key=lambda dtype: dtype.roundoff, default=DTYPES["bfloat16"])
 
 
+@cache
 def smallest(u: float) -> float:
     """Error of a number that underflows, in the format with unit roundoff u: its smallest normal one, in float16 half a subnormal step.
 
