@@ -29,7 +29,7 @@ HEADS = {"qk": "raw", "scaled": "scaled", "weights": "weights"}  # names of arra
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 
 HARNESS = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>harness</title><body><pre id="found"></pre><script>
-const pages = PAGES, widths = WIDTHS, axe = AXE_SOURCE, found = [];
+const pages = PAGES, widths = WIDTHS, unfold = UNFOLD, axe = AXE_SOURCE, found = [];
 async function look(page, width) {
   const frame = document.createElement("iframe");
   frame.style.cssText = `width:${width}px;height:900px;border:0`;
@@ -38,13 +38,16 @@ async function look(page, width) {
   document.body.append(frame);
   await loaded;
   const doc = frame.contentDocument, root = doc.documentElement;
-  for (const fold of doc.querySelectorAll("details")) fold.open = true;
+  if (unfold) for (const fold of doc.querySelectorAll("details")) fold.open = true;
   const outside = e => !e.closest(".w, .f, math, svg") && e.getBoundingClientRect().right > width + 1;
   const wide = [...doc.querySelectorAll("body *")].filter(outside);
   const maths = [...doc.querySelectorAll("math")].map(m => m.getBoundingClientRect());
   const result = {page, width, scroll: root.scrollWidth, wide: wide.slice(0, 3).map(e => e.outerHTML.slice(0, 120)),
     flat: maths.filter(m => m.width < 5 || m.height < 5).length, maths: maths.length,
     cells: Object.fromEntries([...doc.querySelectorAll("td a[href^='#']")].map(a => [a.getAttribute("href").slice(1), a.textContent])),
+    folds: doc.querySelectorAll("details").length, paper: getComputedStyle(doc.body).backgroundColor,
+    shut: [...doc.querySelectorAll("details > :not(summary)")].filter(e => !e.checkVisibility()).length,
+    tables: Math.max(0, ...[...doc.querySelectorAll("table")].map(t => t.getBoundingClientRect().right)),
     targets: [...doc.querySelectorAll("a[href^='#']")].filter(a => !doc.getElementById(a.getAttribute("href").slice(1))).length};
   if (axe) {
     const script = doc.createElement("script");
@@ -66,10 +69,13 @@ async function look(page, width) {
 </script></body></html>"""
 
 
-def looked_at(pages: list[Path], folder: Path, dark: bool = False) -> tuple[list[dict], str]:
-    """What a browser finds on `pages` at each width, and what its console says."""
+def looked_at(
+    pages: list[Path], folder: Path, dark: bool = False, widths: tuple[int, ...] = WIDTHS, unfold: bool = True
+) -> tuple[list[dict], str]:
+    """What a browser finds on `pages` at each width, with every fold open (`unfold`) or as it is, and what its console says."""
     axe = json.dumps(Path(AXE).read_text("utf-8")).replace("</", "<\\/") if AXE else "null"
-    harness = HARNESS.replace("PAGES", json.dumps([page.as_uri() for page in pages])).replace("WIDTHS", json.dumps(WIDTHS))
+    harness = HARNESS.replace("PAGES", json.dumps([page.as_uri() for page in pages])).replace("WIDTHS", json.dumps(widths))
+    harness = harness.replace("UNFOLD", json.dumps(unfold))
     (folder / "harness.html").write_text(harness.replace("AXE_SOURCE", axe, 1), "utf-8")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
     flags += ["--disable-component-update", "--disable-sync", "--allow-file-access-from-files", "--host-resolver-rules=MAP * ~NOTFOUND"]
@@ -165,3 +171,36 @@ def test_hostile_titles_run_nothing(tmp_path: Path):
     page.write_text(page_of(case["a"])[0], "utf-8")
     results, console = looked_at([page], tmp_path)
     assert not console and all("error" not in result for result in results)
+
+
+# On paper
+
+
+SHEET = 688  # pixels between the margins of A4: 210 mm less 2 x 14 mm
+
+
+def printed(page: Path, folder: Path, style: tuple[str, str] = ("", "")) -> list[dict]:
+    """What a browser finds if the style for paper holds on the screen, with every fold as it is; `style` is changed in it."""
+    text = page.read_text("utf-8")
+    assert text.count("@media print {") == 1 and style[0] in text
+    copy = folder / "on_paper.html"
+    copy.write_text(text.replace("@media print {", "@media all {").replace(*style), "utf-8")
+    return looked_at([copy], folder, dark=True, widths=(SHEET,), unfold=False)[0]
+
+
+@pytest.mark.parametrize("page", ["cache/second_to_fifth", "gradients/cross"])
+def test_on_paper_folds_are_open_and_tables_fit(page: str, tmp_path: Path):
+    suite, name = page.split("/")
+    path = tmp_path / "page.html"
+    path.write_text(page_of(load_suite(SUITES / f"{suite}.yaml", LIMITS)["cases"][name])[0], "utf-8")
+    (result,) = printed(path, tmp_path)
+    assert result["folds"] > 20 and result["shut"] == 0 and result["paper"] == "rgb(255, 255, 255)"
+    assert result["tables"] <= SHEET + 1, result["tables"]
+    # the same with a style that lacks each of these
+    (result,) = printed(path, tmp_path, ("details::details-content {", "details::no-such-part {"))
+    assert result["shut"] > 0
+    (result,) = printed(path, tmp_path, ("--paper: #fff;", ""))
+    assert result["paper"] != "rgb(255, 255, 255)"
+    if suite == "cache":
+        (result,) = printed(path, tmp_path, (".wide, .wide th { font-size: 6.2pt; }", ""))
+        assert result["tables"] > SHEET + 1

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+SHEET = 90  # letters across a sheet of paper
+
 
 @dataclass(frozen=True)
 class Words:
@@ -65,6 +67,11 @@ class Table:
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]
     corner: str = ""
     kind: str = ""
+
+    @property
+    def wide(self) -> bool:
+        """Whether a row has more letters, and gaps of three between its cells, than stand side by side on a sheet of paper."""
+        return any(len(label) + sum(len(cell.text) + 3 for cell in cells) > SHEET for label, cells in self.rows)
 
 
 @dataclass(frozen=True)

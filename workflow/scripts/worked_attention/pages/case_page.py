@@ -8,7 +8,7 @@ from worked_attention.pages import backward, contexts, outputs, projections, sco
 from worked_attention.pages.blocks import Cell, Fold, Formula, Part, Printed, Section, Table, Words
 from worked_attention.pages.changes import changes
 from worked_attention.pages.flow import flow
-from worked_attention.pages.language import N_, _, ngettext
+from worked_attention.pages.language import N_, _, capital, ngettext
 from worked_attention.pages.numbers import EXACT
 from worked_attention.pages.parameters import formula, given, shape_words
 from worked_attention.pages.settings import settings
@@ -99,7 +99,7 @@ def question(work: Work) -> Section:
     queries = count(dims["Lq"], ngettext("{n} query", "{n} queries", dims["Lq"]))
     keys = count(dims["Lk"], ngettext("{n} key", "{n} keys", dims["Lk"]))
     words = asked.format(queries=queries, keys=keys, heads=heads)
-    blocks: list = [Words(f"{words[:1].upper()}{words[1:]}{_(BEGINNINGS[case['begins_at']])}"), Formula(whole_formula(work))]
+    blocks: list = [Words(capital(words) + _(BEGINNINGS[case["begins_at"]])), Formula(whole_formula(work))]
     if not work.whole:
         words = _("The case is larger than {tokens} tokens by {features} features, so the page tells the first query and head.")
         blocks.append(Words(words.format(tokens=TOKENS, features=FEATURES), "note"))

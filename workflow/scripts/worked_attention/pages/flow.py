@@ -10,7 +10,7 @@ from worked_attention.pages.language import _
 from worked_attention.pages.projections import last_of
 from worked_attention.pages.work import Work
 
-WIDTH, ROW, TOP = 430, 30, 44  # of the drawing, of a key's row, and where the first row begins
+ROW, TOP, LETTER = 30, 44, 7.6  # a key's row, where the first one begins, and what a letter takes
 KEY, SCORE, BAR, LONGEST, WEIGHT, VALUE = 6, 128, 138, 70, 214, 268  # columns
 
 
@@ -31,9 +31,9 @@ def flow(work: Work) -> Picture:
         parts += [text(KEY, y, work.key(j)), text(SCORE, y, _("masked") if score.text == "−∞" else score.text, "end")]
         parts += [f'<rect x="{BAR}" y="{y - 12}" width="{length:.1f}" height="15" style="fill:var(--link)"/>']
         parts += [text(WEIGHT, y, weight.text), text(VALUE, y, vectors[j])]
-    y = TOP + ROW * len(weights) + 8
+    y, width = TOP + ROW * len(weights) + 8, round(VALUE + LETTER * max(len(told) for told in [context, *vectors]) + 24)
     parts += [
-        f'<path d="M{KEY} {y - 24}H{WIDTH - 6}" style="stroke:var(--soft)"/>',
+        f'<path d="M{KEY} {y - 24}H{width - 6}" style="stroke:var(--soft)"/>',
         text(KEY, y, _("context of {query}").format(query=query)),
         text(VALUE, y, context, bold=True),
     ]
@@ -44,7 +44,7 @@ def flow(work: Work) -> Picture:
     )
     said = _("Query {query}, {head}, first of all: {told}. Mixed: {context}.").format(query=query, head=head, told=told, context=context)
     caption = _("How query {query} mixes the values, {head}.") if head else _("How query {query} mixes the values.")
-    size = f'viewBox="0 0 {WIDTH} {y + 12}" width="{WIDTH}"'
+    size = f'viewBox="0 0 {width} {y + 12}" width="{width}"'
     return Picture(
         f'<svg {size} role="img" aria-label="{escape(said)}">{"".join(parts)}</svg>',
         caption.format(query=query, head=head),

@@ -55,6 +55,11 @@ def ngettext(one: str, more: str, count: int) -> str:
     return texts.ngettext(one, more, count)
 
 
+def capital(text: str) -> str:
+    """`text` as the beginning of a line, which English writes with a capital letter; other languages may begin with a token's name."""
+    return text[:1].upper() + text[1:] if spoken == ENGLISH else text
+
+
 def N_(message: str) -> str:
     """`message` as it is: of a table that is made before the language is chosen. Say `_(TABLE[key])` where it is used."""
     return message

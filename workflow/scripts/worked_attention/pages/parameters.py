@@ -13,10 +13,15 @@ TABLES = 4  # of one array that stand open; more are folded away
 def given(work: Work, names: list[str]) -> list:
     """The parameters of the case, each with its shape and what it is."""
     flat = [name for name in names if work.arrays[name].ndim < 3]
-    made = beside([work.table(name, caption=f"{name}: {meaning(name)}; {shape_words(work, name)}") for name in flat])
+    made = beside([work.table(name, caption=f"{name}: {described(work, name)}") for name in flat])
     for name in [name for name in names if name not in flat]:
-        made += [Part(name, (Words(f"{meaning(name)}; {shape_words(work, name)}", "note"), *tables(work, name)))]
+        made += [Part(name, (Words(described(work, name), "note"), *tables(work, name)))]
     return made
+
+
+def described(work: Work, name: str) -> str:
+    """What a given array is, and its shape."""
+    return _("; ").join([meaning(name), shape_words(work, name)])
 
 
 def meaning(name: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from worked_attention.cases.escapes import printable
 from worked_attention.pages.blocks import Beside, Cell, Fold, Line, Printed, Table
 from worked_attention.pages.exact import own_decimals
-from worked_attention.pages.language import N_, _
+from worked_attention.pages.language import N_, _, capital
 from worked_attention.pages.numbers import UNKNOWN, Number, decimal, told
 from worked_attention.stages.catalogue import axes
 
@@ -214,4 +214,4 @@ def beside(tables: list[Table]) -> list:
 
 def folds(titled: list[tuple[str, list]], first: bool = True) -> list[Fold]:
     """One fold for each (title, blocks), of which the first is open; a single one needs no folding away."""
-    return [Fold(title[:1].upper() + title[1:], tuple(blocks), first and i == 0) for i, (title, blocks) in enumerate(titled)]
+    return [Fold(capital(title), tuple(blocks), first and i == 0) for i, (title, blocks) in enumerate(titled)]
