@@ -9,7 +9,12 @@ NEEDED, KNOWN = {"x", "w_q", "w_k", "w_v"}, {"x", "w_q", "b_q", "w_k", "b_k", "w
 def attention(case, arrays):
     """Every array on the way, by name."""
     plain = case["softmax"] == "plain" and case["extra_key"] == "none" and not any(case[option] for option in BEYOND)
-    if not plain or "keep" in case["shapes"] or not NEEDED <= set(arrays) <= KNOWN or case["heads"] != case["kv_heads"]:
+    if (
+        not plain
+        or "keep" in case["shapes"]
+        or not NEEDED <= set(case["arrays"]["parameters"]) <= KNOWN
+        or case["heads"] != case["kv_heads"]
+    ):
         raise NotImplementedError("only plain attention from x")
     made = {}
     for name in "qkv":

@@ -76,24 +76,21 @@ class AttentionCase:
 
     def _judged(self, attention: Callable | object) -> tuple[str, str]:
         """The verdict in a word and in a sentence."""
-        import numpy as np
-
         from worked_attention.referee.caller import COMPUTED, answered, npy
         from worked_attention.referee.declarations import declared
+        from worked_attention.referee.handed import handed
         from worked_attention.referee.outcome import says
         from worked_attention.referee.report import case_verdict
         from worked_attention.referee.submissions import received
-        from worked_attention.stages.precision import bfloat16
 
         module = attention
         if not any(hasattr(attention, name) for name in ("attention", *COMPUTED)):
             if not callable(attention):
                 raise TypeError(f"{attention!r} is no function, and has none called attention, nor {', '.join(COMPUTED)}")
-            module = SimpleNamespace(attention=attention)
+            module = SimpleNamespace(attention=attention, ARRAYS=getattr(attention, "ARRAYS", "numpy"))
         given = self.parameters
-        plain = {name: array.astype(np.float32) if array.dtype == bfloat16 else array for name, array in given.items()}
         try:
-            header, made = answered(module, self.case | {"parameters": plain}, plain)
+            header, made = answered(module, self.case, handed(self.case, given))
         except Exception as error:
             if self.expected is None or self.expected.verdict != "failed":
                 raise

@@ -23,10 +23,13 @@ from types import ModuleType
 import numpy as np
 
 from worked_attention.referee.chain import fill
+from worked_attention.referee.handed import READY
 from worked_attention.stages.catalogue import STAGES
 from worked_attention.stages.precision import bfloat16
 
 COMPUTED = STAGES[1:]
+MAIN = {"scores": "masked", "weights": "weights", "contexts": "contexts", "outputs": "output"}  # what a lone array of a stage is
+KINDS = ("numpy", "torch")  # of the arrays that a file is handed
 SMALL = 1_000_000  # bytes, what any file or array may have
 TOKEN = 16  # bytes
 NAMES = 20  # names that are no arrays of the case; the others are not told
@@ -93,41 +96,74 @@ def call(function, case: dict, arrays: dict):
 
 
 def numbers(value: object) -> np.ndarray:
-    """A copy of `value` as a NumPy array, also from a tensor. Raises TypeError if it is no array of numbers."""
+    """A copy of `value` as a NumPy array, also from a tensor of another library, wherever it lies. Raises TypeError if it is no array of
+    numbers."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":  # torch does not make an array of it
             return value.float().numpy().astype(bfloat16)
+    elif hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+        value = np.from_dlpack(value)
     array = np.asarray(value)
     if array.dtype == object:
         raise TypeError("an array is ragged, or holds Python objects")
     return array.copy()
 
 
+def as_asked(module: object, case: dict, arrays: Arrays) -> dict:
+    """The arrays as the `ARRAYS` of a file asks for them: of NumPy, as by default, or as torch tensors, of bfloat16 in such a case."""
+    asked = getattr(module, "ARRAYS", "numpy")
+    if asked not in KINDS:
+        raise ValueError(f"ARRAYS is {asked!r}, should be {' or '.join(KINDS)}")
+    if asked == "numpy":
+        return arrays
+    import torch
+
+    half = case["dtype"] == "bfloat16"
+    tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+    return {name: tensor.bfloat16() if half and tensor.dtype == torch.float32 else tensor for name, tensor in tensors.items()}
+
+
+def lone(case: dict, made: np.ndarray) -> str:
+    """The name of the array that a function `attention` returned alone: the contexts if it has their shape, else the output; the weights
+    of a case that has nothing to average."""
+    if "output" not in case["shapes"]:
+        return "weights"
+    return "contexts" if made.shape == tuple(case["shapes"]["contexts"]) else "output"
+
+
 def answer(module: object, case: dict, arrays: Arrays) -> Arrays | None:
     """The arrays that the functions of `module` make of one case; None if they return nothing.
 
     module: anything with a function `attention`, or functions named after stages; those for which it has none are ours, computed from
-    what its own functions made. case: resolved, with `arrays`, its parameters by name, under `parameters` too.
+    what its own functions made. case: resolved, with `arrays`, its parameters by name, under `parameters` too. arrays: as `handed`; what
+    is READY is for `attention` alone, since a stage goes on from what was made before it.
     """
+
+    def called(function, arrays: Arrays):
+        given = as_asked(module, case, arrays)
+        return call(function, case | {"parameters": {name: given[name] for name in case["arrays"]["parameters"]}}, given)
+
     if hasattr(module, "attention"):
-        made = call(module.attention, case, arrays)
+        made = called(module.attention, arrays)
         if made is None or isinstance(made, dict):
             return made and {name: numbers(value) for name, value in made.items()}
-        return {"output": numbers(made)}
-    answers, known = {}, dict(arrays)
+        made = numbers(made)
+        return {lone(case, made): made}
+    answers, given = {}, {name: array for name, array in arrays.items() if name not in READY}
+    known = dict(given)
     last = max(i for i, stage in enumerate(COMPUTED) if hasattr(module, stage))
     for stage in [stage for stage in COMPUTED[: last + 1] if case["arrays"][stage]]:
         if hasattr(module, stage):
-            made = call(getattr(module, stage), case, known)
+            made = called(getattr(module, stage), known)
             if made is not None and not isinstance(made, dict):
-                if len(case["arrays"][stage]) > 1:
+                if stage not in MAIN:
                     raise TypeError(f"{stage} should return a dict of arrays by name")
-                made = {case["arrays"][stage][0]: made}
+                made = {MAIN[stage]: made}
             answers = {name: numbers(value) for name, value in (made or {}).items()} | answers  # what was answered stays
         used = {name: array.astype(np.float32) if array.dtype == bfloat16 else array for name, array in answers.items()}
         try:
-            known |= fill(case, stage, known, used) | used | arrays
+            known |= fill(case, stage, known, used) | used | given
         except (ValueError, IndexError):  # with a shape that is wrong there is no going on
             break
     return answers or None
@@ -201,9 +237,8 @@ def main(file: Path, descriptor: int) -> None:
             except BaseException as error:
                 header |= {"word": "failed", "text": told(error, file)}
         else:
-            case = header["case"] | {"parameters": arrays}
             try:
-                header, arrays = answered(module, case, arrays)
+                header, arrays = answered(module, header["case"], arrays)
             except BaseException as error:  # also SystemExit and KeyboardInterrupt
                 header, arrays = {"word": "failed", "text": told(error, file), "names": []}, {}
         for stream in (sys.stdout, sys.stderr):

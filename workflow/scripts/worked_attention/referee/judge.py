@@ -8,6 +8,7 @@ for them, computed from the last ones that were sent; then the bound covers the 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import permutations
 
 import numpy as np
 
@@ -343,10 +344,21 @@ def said(stages: set[str]) -> str:
     return " or ".join(COMPUTED[place] for place in places)
 
 
+def turned(got: tuple[int, ...], expected: tuple[int, ...]) -> str:
+    """What is said of a shape that is the right one with its axes in another order."""
+    if sorted(got) != sorted(expected):
+        return ""
+    order = next(order for order in permutations(range(len(got))) if tuple(got[axis] for axis in order) == expected)
+    return f", which its transpose by {order} has"
+
+
 def told(name: str, got: np.ndarray, expected: np.ndarray, finding: Finding) -> dict:
     """{array, index, expected, got, bound, largest, evidence} of the element that decides; of a wrong shape, {array, reason}."""
     if got.shape != expected.shape:
-        return {"array": name, "reason": f"has shape {list(got.shape)}, should have {list(expected.shape)}"}
+        return {
+            "array": name,
+            "reason": f"has shape {list(got.shape)}, should have {list(expected.shape)}{turned(got.shape, expected.shape)}",
+        }
     number = (lambda x: bool(x)) if expected.dtype == bool else (lambda x: spelled(float(x)))
     place = {"array": name, "index": list(finding.index), "expected": number(expected[finding.index]), "got": number(got[finding.index])}
     return place | {"bound": spelled(finding.limit), "largest": spelled(finding.size), "evidence": finding.evidence}

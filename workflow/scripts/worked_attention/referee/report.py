@@ -1,6 +1,7 @@
 """All verdicts on a submission together: the one file that holds them, and the table that people read."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from worked_attention.cases.escapes import printable
 from worked_attention.referee.bounds.whole import centres
@@ -43,7 +44,9 @@ def judge_all(submission: Submission, suites: dict[str, dict], stop: Collection[
 def case_verdict(
     case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, str], diagnoser: Diagnoser, contract: str = ANY
 ) -> dict:
-    """The judge's verdict; where files could not be read, the case cannot be right."""
+    """The judge's verdict; where files could not be read, the case cannot be right. A leading batch of one is left out where the case has
+    no batch."""
+    sent = replace(sent, arrays=_without_batch(case, sent.arrays), steps=_without_batch(case, sent.steps))
     nothing = judge_case(case, parameters, {}) | {"verdict": sent.word, "stages": {}}
     verdict = _judged(case, parameters, sent, conventions, diagnoser, contract) if sent.arrays else nothing
     if sent.problems and verdict["verdict"] in ("right", "convention", "undecided"):
@@ -54,6 +57,10 @@ def case_verdict(
         right = plain["verdict"] in ("right", "convention")
         problems += [f"right only in {plain['contract']}, and not in {contract} as is asked for"] * right
     return verdict | {"problems": [printable(problem) for problem in problems]}
+
+
+def _without_batch(case: dict, arrays: Arrays) -> Arrays:
+    return {name: array[0] if array.shape == (1, *case["shapes"][name]) else array for name, array in arrays.items()}
 
 
 def _judged(case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, str], diagnoser: Diagnoser | None, contract: str) -> dict:

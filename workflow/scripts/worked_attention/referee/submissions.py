@@ -22,6 +22,7 @@ from worked_attention.cases.literals import PRINTED, SPELLED
 from worked_attention.cases.words import did_you_mean, short
 from worked_attention.referee.caller import largest
 from worked_attention.referee.declarations import declared
+from worked_attention.referee.handed import handed
 from worked_attention.referee.running import Ended, Running
 from worked_attention.stages import parameters
 from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE
@@ -158,9 +159,8 @@ class Submission:
             raise Unreadable(f"{where}: {said}") from None
 
     def _ask(self, running: Running, case: dict, given: Arrays) -> Sent:
-        """What the file makes of a case; it gets bfloat16 as float32, which more programs know. Raises Ended."""
-        plain = {name: array.astype(np.float32) if array.dtype == bfloat16 else array for name, array in given.items()}
-        word, text, names, files = running.answer(case, plain)
+        """What the file makes of a case. Raises Ended."""
+        word, text, names, files = running.answer(case, handed(case, given))
         for name in names:
             self._extra(f"{case['suite']}/{case['name']}/", name, *_other(name, case))
         return received(word, text, files)

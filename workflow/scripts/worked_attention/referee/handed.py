@@ -1,0 +1,63 @@
+"""What an implementation is handed: the parameters of a case, and beside them, ready, what a kernel takes and what tables it needs.
+
+So a kernel for `query`, `key` and `value` takes them as they are, whatever the case does before: projections, norms, rotations, a cache,
+keys that the layer appends, every mask and every bias in one. They are ours; who writes those steps too starts from the parameters.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from worked_attention.stages import masks, positions, projections, scores
+from worked_attention.stages.precision import bfloat16
+
+Arrays = dict[str, np.ndarray]
+
+
+def query_key_value(case: dict, arrays: Arrays) -> Arrays:
+    """`query` [..., H, Lq, d_k], `key` [..., H_kv, Lk, d_k], `value` [..., H_kv, Lk, d_v] as they enter the attention, where there are."""
+    made = arrays | projections.stage(case, arrays)
+    return {word: projections.latest(made, word[0]) for word in ("query", "key", "value") if f"{word[0]}_heads" in made}
+
+
+def keep_and_bias(case: dict, arrays: Arrays) -> Arrays:
+    """`keep` (boolean, True = attend) and `bias`, [..., H, Lq, Lk], where the case has masks, and where it adds something to its scores."""
+    shape = case["shapes"]["masked"]
+    found = {"keep": masks.combined(case, arrays), "bias": scores.bias(case, arrays)}
+    return {name: np.broadcast_to(array, shape) for name, array in found.items() if array is not None}
+
+
+def rotations(case: dict, arrays: Arrays) -> Arrays:
+    """Of a rotary case, float64: `inv_freq` [dims/2], angles per position; `query_cos`, `query_sin`, `key_cos`, `key_sin` [L, dims/2]."""
+    if not case["rotary"]:
+        return {}
+    options, made = case["rotary"], {}
+    made["inv_freq"] = positions.frequencies(options["dims"], options["base"], options["scaling"])[0]
+    for word, where in (("query", "query_positions"), ("key", "key_positions")):
+        made[f"{word}_cos"], made[f"{word}_sin"] = positions.turns(np.array(case[where]), options)
+    return made
+
+
+def distances(case: dict, arrays: Arrays) -> Arrays:
+    """`slopes` [H], float64, of a case with ALiBi; `buckets` [Lq, Lc], integers, of one with a T5 table."""
+    made = {}
+    if case["alibi"]:
+        made["slopes"] = positions.alibi_slopes(case["heads"], case["alibi"]["slopes"])
+    if "t5_table" in arrays:
+        relative = np.array(case["context_positions"])[None, :] - np.array(case["query_positions"])[:, None]
+        made["buckets"] = positions.t5_buckets(relative, len(arrays["t5_table"]), case["t5"]["longest"], case["t5"]["direction"])
+    return made
+
+
+GROUPS: tuple[Callable[[dict, Arrays], Arrays], ...] = (query_key_value, keep_and_bias, rotations, distances)
+READY = (
+    *("query", "key", "value", "keep", "bias"),
+    *("inv_freq", "query_cos", "query_sin", "key_cos", "key_sin", "slopes", "buckets"),
+)
+
+
+def handed(case: dict, parameters: Arrays) -> Arrays:
+    """The `parameters` of a resolved case by name, and what is ready of READY; bfloat16 as float32, which more programs know."""
+    with np.errstate(all="ignore"):
+        arrays = parameters | {name: array for group in GROUPS for name, array in group(case, parameters).items()}
+    return {name: array.astype(np.float32) if array.dtype == bfloat16 else array for name, array in arrays.items()}
