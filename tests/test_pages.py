@@ -44,7 +44,9 @@ def page_of(case: dict, base: Work | None = None) -> tuple[str, str]:
     """The page of a case as HTML and as Markdown."""
     work, comparison = work_of(case)
     sections = case_sections(work, comparison, base)
-    return RENDER(case=case, sections=sections, before=None, after=None), markdown(case["title"], case["look"], sections)
+    return RENDER(case=case, sections=sections, before=None, after=None, home="../../index.html"), markdown(
+        case["title"], case["look"], sections
+    )
 
 
 def written(tmp_path: Path, cases: str) -> dict[str, dict]:

@@ -265,6 +265,32 @@ def test_a_run_of_some_suites_leaves_the_summary_of_all(tree: Path) -> None:
     assert "Nothing to be done" in done.stderr
 
 
+def test_pages_lead_home_to_a_front_page_that_is_there(tree: Path) -> None:
+    def home(suite: str) -> Path:
+        (page,) = (tree / "results" / suite / "pages").glob("[sw]*.html")
+        return page.parent / re.search(r'<p class="crumbs"><a href="([^"]*)">', page.read_text("utf-8"))[1]
+
+    (tree / "results" / "index.html").unlink()  # as if all suites had never been run
+    assert run(tree, "--config", "suites=[plain]").returncode == 0
+    assert home("plain").resolve() == (tree / "results/some-suites/index.html").resolve() and home("plain").is_file()
+    assert "Nothing to be done" in run(tree, "--config", "suites=[plain]").stderr
+    assert run(tree).returncode == 0
+    assert home("plain").resolve() == home("drawn").resolve() == (tree / "results/index.html").resolve()
+    assert pending(tree) == {} and "Nothing to be done" in run(tree).stderr
+
+
+def test_the_front_page_names_what_other_targets_made_as_long_as_it_is_there(tree: Path) -> None:
+    front, made = tree / "results" / "index.html", tree / "results" / "power.csv"
+    assert 'href="power.csv"' not in front.read_text("utf-8")
+    made.write_text("case\n", "utf-8")
+    assert set(pending(tree)) == {"front_page", "verdict"}
+    assert run(tree).returncode == 0
+    assert 'href="power.csv"' in front.read_text("utf-8") and pending(tree) == {}
+    made.unlink()
+    assert run(tree).returncode == 0
+    assert 'href="power.csv"' not in front.read_text("utf-8")
+
+
 def test_a_report_before_any_run_is_refused(project: Path) -> None:
     done = run(with_small_suites(project), "--report", "report.html")
     assert done.returncode != 0

@@ -20,6 +20,7 @@ if plan.config["language"] != "en":
     )
 PAGE = "workflow/report/page.html.jinja2"
 FRONT_PAGE = "workflow/report/index.html.jinja2"
+ELSEWHERE = ["conformance.svg", "power.csv", "onnx_node_tests/verdicts.txt"]
 
 
 rule pages:
@@ -44,6 +45,7 @@ rule pages:
     params:
         digits=plan.config["looks"]["digits"],
         language=plan.config["language"],
+        home=plan.home.replace("results", "../..") + "/index.html",
         code=code("pages", PAGE, *TEMPLATES),
     script:
         "../scripts/pages.py"
@@ -89,6 +91,7 @@ rule front_page:
         "../../envs/attention.yaml"
     params:
         language=plan.config["language"],
+        beside={name: path for name in ELSEWHERE for path in plan.made(name)},
         code=code("front_page", FRONT_PAGE, "CITATION.cff", *TEMPLATES),
     script:
         "../scripts/front_page.py"

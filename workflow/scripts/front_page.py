@@ -11,13 +11,10 @@ from worked_attention.pages.language import N_, _, speak
 from worked_attention.pages.render import renderer
 
 THUMBNAIL = 16  # tokens of a map that is drawn small
-ELSEWHERE = {  # what there may be besides, made by this run or by other targets
-    N_("all counts"): "summary.json",
-    N_("machine and packages"): "environment.json",
-    N_("what lies where"): "README.md",
-    N_("who does what with each case in each dtype"): "conformance.svg",
-    N_("which mistake is caught by which case"): "power.csv",
-    N_("ONNX's own tests"): "onnx_node_tests/verdicts.txt",
+ELSEWHERE = {  # what other targets may have made
+    "conformance.svg": N_("who does what with each case in each dtype"),
+    "power.csv": N_("which mistake is caught by which case"),
+    "onnx_node_tests/verdicts.txt": N_("ONNX's own tests"),
 }
 
 with logged(snakemake.log[0]):
@@ -42,8 +39,9 @@ with logged(snakemake.log[0]):
     summary, environment = read_json(source.summary), read_json(source.environment)
     errata, failures = ([paged(entry, entry["suite"], entry["case"]) for entry in summary[key]] for key in ("errata", "failures"))
     studies = [address(path) for folder in source.studies for path in sorted(Path(folder).glob("*.csv"))]
-    beside = {words: next((at for at in (here / file, Path("results", file)) if at.is_file()), None) for words, file in ELSEWHERE.items()}
-    more = [(_(words), address(path)) for words, path in beside.items() if path]
+    always = {_("all counts"): source.summary, _("machine and packages"): source.environment, _("what lies where"): "results/README.md"}
+    beside = always | {_(ELSEWHERE[name]): path for name, path in snakemake.params.beside.items()}
+    more = [(words, address(path)) for words, path in beside.items()]
     citation = yaml.safe_load(Path(source.citation).read_text("utf-8"))
     sections = front_sections(suites, errata, failures, environment, studies, more)
     write_text(Path(snakemake.output[0]), renderer(source.template)(sections=sections, suites=suites, citation=citation))

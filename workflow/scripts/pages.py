@@ -28,6 +28,6 @@ with logged(snakemake.log[0]):
         case, _ = cases[name]
         base = work(case["extends"]) if case["extends"] else None
         sections = case_sections(work(name), comparison(name), base)
-        page = render(case=case, sections=sections, before=before, after=after)
+        page = render(case=case, sections=sections, before=before, after=after, home=snakemake.params.home)
         write_text(output / f"{name}.html", page)
         write_text(output / f"{name}.md", markdown(case["title"], case["look"], sections))

@@ -24,8 +24,9 @@ CONFIG, FOLDER = Path("config/config.yaml"), Path("config/suites")
 class Plan:
     """One run: the checked config, the resolved suites, and what the rules need to know of them, by names of suites.
 
-    suites: by name. files: the array files that they read. place: the folder of what stands for all suites of the run. present: the
-    libraries that are installed. installed: all packages, each with its version. drawn, studied, timed, compared, gradients: the suites
+    suites: by name. files: the array files that they read. place: the folder of what stands for all suites of the run. home: that of the
+    front page that pages lead back to: of all suites, if there is one. present: the libraries that are installed.
+    installed: all packages, each with its version. drawn, studied, timed, compared, gradients: the suites
     that have figures, studies, measured costs, references, a stage backward. pairs: each (suite, library) to be compared. noted: the
     folder in which a job that had torch loaded noted what torch says of itself; none if no suite is compared with torch.
     """
@@ -41,6 +42,7 @@ class Plan:
         usual = load_config(CONFIG, {})["suites"]
         every = set(suites_in(FOLDER) if usual == "all" else usual) == set(self.suites)
         self.place = "results" if every else "results/some-suites"
+        self.home = "results" if Path("results/index.html").exists() else self.place
         self.present, self.installed = present(), installed()
         self.drawn = [name for name, suite in self.suites.items() if suite["figures"]]
         self.studied = [name for name, suite in self.suites.items() if suite["studies"]]
@@ -78,6 +80,10 @@ class Plan:
         truth = {"truth": f"results/{suite}/truth"} if suite in self.compared else {}
         references = {library: f"results/{suite}/references/{library}" for name, library in self.pairs if name == suite}
         return self.backward(suite) | truth | references
+
+    def made(self, name: str) -> list[str]:
+        """The path of what another target makes, of this run's suites or else of all; none if it was not made."""
+        return [path for path in (f"{self.place}/{name}", f"results/{name}") if Path(path).is_file()][:1]
 
     def digest(self, suite: str) -> str:
         """A digest of what a suite says, once it is resolved, and of its array files: a comment or a touched file changes nothing."""
