@@ -220,3 +220,50 @@ def test_from_cold():
     began = time.monotonic()
     assert min(seconds() for _ in range(3)) < 1.5
     assert time.monotonic() - began < 60
+
+
+# What a suite can tell
+
+ALIKE = """
+cases:
+  alike:
+    heads: 1
+    parameters: {q: [[0.1, 0.2], [0.1, 0.2]], k: [[0.3, 0.1], [0.3, 0.1]], v: [[0.5, 0.5], [0.5, 0.5]]}
+"""
+TELLING = (
+    ALIKE.replace("[0.3, 0.1], [0.3", "[0.3, 0.1], [-0.9")
+    .replace("[0.5, 0.5], [0.5", "[0.5, 0.7], [-0.5")
+    .replace("[0.1, 0.2], [0.1", "[0.1, 0.2], [0.8")
+)
+MEAN = """
+import numpy as np
+def attention(case, arrays):
+    return np.broadcast_to(arrays["value"].mean(axis=-2), case["shapes"]["output"])
+"""
+
+
+def test_a_suite_that_cannot_tell_says_so(tmp_path: Path):
+    kernel, suite = tmp_path / "kernel.py", tmp_path / "own.yaml"
+    kernel.write_text(MEAN, "utf-8")
+    suite.write_text(ALIKE, "utf-8")
+    done = command("judge", kernel, "--suite", suite)
+    assert done.exit_code == 0 and re.search(r"Warning: own: .* would notice \d+ of the \d+ known mistakes", done.stderr)
+    suite.write_text(TELLING, "utf-8")
+    done = command("judge", kernel, "--suite", suite)
+    assert done.exit_code == 1 and "Warning" not in done.stderr
+
+
+def test_the_power_of_own_cases(tmp_path: Path):
+    found = {}
+    for name, text in {"alike": ALIKE, "telling": TELLING}.items():
+        (tmp_path / f"{name}.yaml").write_text(text, "utf-8")
+        said = command("power", "--suite", tmp_path / f"{name}.yaml").stdout
+        found[name] = {
+            way: (int(some), int(all_of_them)) for way, some, all_of_them in re.findall(r", ([\w ]+): (\d+) of (\d+) known", said)
+        }
+        assert list(found[name]) == ["all arrays", "output", "bfloat16", "float16"]
+        assert said.count("\n  not ") == sum(all_of_them - some for some, all_of_them in found[name].values())
+    for way, (some, all_of_them) in found["telling"].items():
+        assert some > all_of_them / 2 > found["alike"][way][0]
+    assert "not no_maximum: exponentials of scores that were not shifted" in said  # small scores need no shift, so nobody can tell
+    assert "not softmax_twice" not in said

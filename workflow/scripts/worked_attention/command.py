@@ -12,7 +12,9 @@ from worked_attention.cases.escapes import printable
 from worked_attention.cases.strict_yaml import Problems
 from worked_attention.files.artifacts import write_json, write_text
 from worked_attention.referee.judge import ANY
+from worked_attention.referee.mistakes.library import LIBRARY
 from worked_attention.referee.outcome import ALLOWABLE, WORDS, annotations, junit, objection
+from worked_attention.referee.power import HALF, WAYS, noticed
 from worked_attention.referee.report import judge_all, table
 from worked_attention.referee.submissions import Submission, Unreadable
 from worked_attention.stages import parameters
@@ -96,6 +98,8 @@ def judge(path, suites, cases, contract, allow, junit_file, json_file, github, s
         if submission and submission.output and show_output:
             click.echo(submission.output, err=True, nl=False)
     click.echo(table(verdict, digits), nl=False)
+    for suite in [suite for suite in suites if suite.endswith(".yaml")]:
+        warn_of_what_tells_little(found, Path(suite).stem)
     if json_file:
         write(json_file, lambda file: write_json(file, verdict))
         if submission.output:
@@ -109,6 +113,20 @@ def judge(path, suites, cases, contract, allow, junit_file, json_file, github, s
         click.echo("".join(annotations(verdict["cases"], allow, path if submission.path.is_file() else None, digits)), nl=False)
     if against := objection(verdict["counts"], allow):
         raise click.ClickException(f"{printable(str(path))}: {against}")  # ends with 1
+
+
+def computed(found: Chosen, suite: str) -> list[tuple[dict, dict[str, np.ndarray]]]:
+    """The cases of a suite that are meant, each with all its arrays."""
+    return [(case, from_parameters(case, given(found, suite, case))) for case in found.suites[suite]["cases"].values()]
+
+
+def warn_of_what_tells_little(found: Chosen, suite: str) -> None:
+    """Say so where the cases of somebody's own suite would let most known mistakes pass."""
+    told = noticed(computed(found, suite), WAYS["output"], HALF)
+    count = sum(told.values())
+    if count < HALF * len(told):
+        said = f"{suite}: an output that is right here shows little, for these cases would notice {count} of the {len(told)} known mistakes"
+        click.echo(f"Warning: {said} that can be made in them; see `worked-attention power`", err=True)
 
 
 def write(path: Path, how) -> None:
@@ -152,6 +170,22 @@ def show(case, suites, digits) -> None:
                     click.echo(f"\n{stage}: {array} {shape} {arrays[array].dtype.name}: {CATALOGUE[array].formula}")
                     if arrays[array].size <= SHOWN:
                         click.echo(np.array2string(arrays[array].astype(float), formatter={"float_kind": number}, max_line_width=120))
+
+
+@main.command()
+@suites_option
+@cases_option
+def power(suites, cases) -> None:
+    """Tell how many known mistakes the cases would notice, if all arrays are sent or less, and which they would not."""
+    found = meant(suites, cases)
+    for suite in found.suites:
+        right = computed(found, suite)
+        for way, less in {"all arrays": dict, **WAYS}.items():
+            told = noticed(right, less)
+            hidden = [name for name, seen in told.items() if not seen]
+            click.echo(f"{suite}, {way}: {len(told) - len(hidden)} of {len(told)} known mistakes that can be made in its cases are noticed")
+            for name in hidden:
+                click.echo(f"  not {name}: {LIBRARY[name].sentence}")
 
 
 @main.command()

@@ -1,5 +1,6 @@
 """The power of the suites: which known mistake is caught by which case, at the right stage, so that no mistake can pass all of them."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,7 @@ def by_mistake(case: dict, right: Arrays, mistake: Mistake) -> Arrays | None:
     return {name: array for name, array in made.items() if name not in case["arrays"]["parameters"]}
 
 
+HALF = 0.5  # of the mistakes that can be made in them, cases should notice so many
 WAYS = {  # in which somebody may send less than all arrays, as they were computed
     "output": lambda sent: {"output": sent["output"]} if "output" in sent else {},
     "bfloat16": lambda sent: in_dtype(sent, bfloat16),
@@ -65,6 +67,26 @@ def seen(case: dict, right: Arrays, mistake: Mistake) -> list[str]:
     sent = by_mistake(case, right, mistake)
     lessened = {way: less(sent) for way, less in WAYS.items()}
     return [way for way, arrays in lessened.items() if arrays and verdict(case, right, arrays)["verdict"] == "wrong"]
+
+
+def noticed(cases: list[tuple[dict, Arrays]], less: Callable[[Arrays], Arrays], enough: float = 1.0) -> dict[str, bool]:
+    """Whether these cases would notice each known mistake that can be made in one of them, by the mistake's name.
+
+    cases: each with every array of it. less: of all arrays that are computed, those that somebody sends, one of WAYS. enough: a part of
+    the mistakes; where so many are noticed, the others are not tried any more and count as not noticed. A mistake that the data of all
+    cases hide, since it changes nothing there, is not noticed either.
+    """
+    made = {mistake.name: [pair for pair in cases if mistake.applies(pair[0])] for mistake in LIBRARY.values()}
+    found = {name: False for name, pairs in made.items() if pairs}
+    for name in found:
+        if sum(found.values()) >= enough * len(found):
+            break
+        for case, right in made[name]:
+            sent = less(by_mistake(case, right, LIBRARY[name]) or {})
+            if sent and verdict(case, right, sent)["verdict"] == "wrong":
+                found[name] = True
+                break
+    return found
 
 
 def power(suites: dict[str, dict], folder: Path) -> dict:
