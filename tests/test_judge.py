@@ -576,7 +576,8 @@ RAISES = "def attention(case, arrays):\n    raise E\n"
             "",
         ),
         ("def scores(case, arrays):\n    return {'qk': arrays['q_heads'] @ arrays['k_heads'].swapaxes(-1, -2)}\n", "right", ""),
-        ("def scores(case, arrays):\n    return arrays['q_heads']\n", "failed", "should return a dict"),
+        ("def scores(case, arrays):\n    return arrays['q_heads']\n", "wrong", ""),
+        ("def projections(case, arrays):\n    return arrays['x']\n", "failed", "should return a dict"),
         ("def outputs(case):\n    return 0 * case['parameters']['x']\n", "wrong", ""),
     ],
 )
