@@ -21,6 +21,7 @@ from worked_attention.pages.markdown import drawn, markdown
 from worked_attention.pages.numbers import UNKNOWN, told
 from worked_attention.pages.render import renderer
 from worked_attention.pages.settings import OPTIONS, settings
+from worked_attention.pages.turn import turn
 from worked_attention.pages.work import Work, summed
 from worked_attention.referee.claims import check_claim
 from worked_attention.stages.catalogue import CATALOGUE
@@ -392,3 +393,35 @@ def test_the_drawing_says_the_same_as_the_lines(cases: dict):
     drawing = page[page.index("<svg") : page.index("</svg>")]
     assert "x2: score 0.1896, weight 0.4172, value [0.78, 0.1]" in drawing and ">[0.3182, 0.2256]</text>" in drawing
     assert "masked" in page_of(cases["masks/causal_top_left"])[0].split("</svg>")[0]
+
+
+# Turns
+
+
+@pytest.mark.parametrize(
+    ("before", "angle", "tip", "arc"),
+    [
+        ((1.0, 0.0), np.pi / 2, "50.0 8.0", "M67.0 50.0A17 17 0 0 0 50.0 33.0"),  # up: counterclockwise, the short way
+        ((1.0, 0.0), -np.pi / 2, "50.0 92.0", "M67.0 50.0A17 17 0 0 1 50.0 67.0"),
+        ((0.0, 2.0), 3 * np.pi / 2, "92.0 50.0", "M50.0 33.0A17 17 0 1 0 67.0 50.0"),  # the long way
+        ((1.0, 0.0), 2 * np.pi + np.pi / 2, "50.0 8.0", "M67.0 50.0A17 17 0 0 0 50.0 33.0"),  # a whole turn more
+    ],
+)
+def test_a_turn_is_drawn_as_it_is(before: tuple, angle: float, tip: str, arc: str):
+    x, y = before
+    after = x * np.cos(angle) - y * np.sin(angle), x * np.sin(angle) + y * np.cos(angle)
+    svg = turn(before, after, angle, "said", "caption").svg
+    assert f'd="M50 50L{tip}" stroke-width="2.5"' in svg and f'd="{arc}"' in svg
+
+
+def test_a_pair_of_zeros_has_no_arrow():
+    assert 'd="M50 50L50.0 50.0"' in turn((0.0, 0.0), (0.0, 0.0), 1.0, "said", "caption").svg
+
+
+def test_each_pair_of_a_rotary_case_is_drawn(cases: dict):
+    """A unit vector at position 2, turned by 2 rad: (cos 2, sin 2)."""
+    page = page_of(cases["positions/rotary_half"])[0]
+    assert "Columns 0 and 2: (1, 0), turned by 114.6°, becomes (−0.4161, 0.9093)." in page
+    told = re.findall(r'aria-label="Columns \d+ and \d+: ', page)
+    heads, queries, keys, pairs = 2, 3 - 1, 5 - 1, 2  # the first of each is at position 0, which turns nothing
+    assert len(told) == heads * (queries + keys) * pairs

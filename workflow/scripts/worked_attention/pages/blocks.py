@@ -75,18 +75,18 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Tables side by side, where there is room for it."""
-
-    tables: tuple[Table, ...]
-
-
-@dataclass(frozen=True)
 class Picture:
     """An SVG drawing, whose text says the same in words."""
 
     svg: str
     text: str
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Tables or drawings side by side, where there is room for it."""
+
+    blocks: tuple[Table | Picture, ...]
 
 
 @dataclass(frozen=True)

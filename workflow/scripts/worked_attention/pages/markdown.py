@@ -47,7 +47,7 @@ def _fold(block: Fold) -> str:
 
 @drawn.register
 def _beside(block: Beside) -> str:
-    return several(block.tables)
+    return several(block.blocks)
 
 
 @drawn.register

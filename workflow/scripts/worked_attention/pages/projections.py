@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from worked_attention.pages.blocks import Formula, Lines, Words
+from worked_attention.pages.blocks import Beside, Formula, Lines, Picture, Words
 from worked_attention.pages.language import N_, _
 from worked_attention.pages.parameters import tables
+from worked_attention.pages.turn import turn
 from worked_attention.pages.work import Index, Work, folds, summed
 from worked_attention.stages.catalogue import CATALOGUE, source
 from worked_attention.stages.positions import PAIRING, angles, frequencies
@@ -185,7 +186,7 @@ def rotated(work: Work, name: str) -> list:
     made = []
     for lead in work.leads(name):
         for i in work.some(work.arrays[name].shape[-2]):
-            lines = []
+            lines, pictures = [], []
             for t, (a, b) in enumerate(pairs[: len(pairs) if work.whole else 4]):
                 angle = float(turned[i, t])
                 cos, sin, minus = (work.free(stretch * value) for value in (math.cos(angle), math.sin(angle), -math.sin(angle)))
@@ -199,9 +200,21 @@ def rotated(work: Work, name: str) -> list:
                 ya, yb = (work.number(name, (*lead, i, c)) for c in (a, b))
                 lines.append(work.line(name, (*lead, i, a), *summed([(xa, cos), (xb, minus)], [], ya)))
                 lines.append(work.line(name, (*lead, i, b), *summed([(xa, sin), (xb, cos)], [], yb)))
+                if work.whole and angle:
+                    pictures.append(turning(work, before, name, (*lead, i), (a, b), angle))
             where = [work.where(name, lead), _(SIDES[side]).format(token=token(work, side, i)), _("position {p}").format(p=positions[i])]
-            made.append((_(", ").join(where), [Lines(tuple(lines))]))
+            made.append((_(", ").join(where), [Lines(tuple(lines)), *([Beside(tuple(pictures))] if pictures else [])]))
     return blocks + folds(made) + tables(work, name)
+
+
+def turning(work: Work, before: str, after: str, row: Index, pair: tuple[int, int], angle: float) -> Picture:
+    """One pair of columns of a `row` as a drawing, before and after it is turned."""
+    (xa, xb), (ya, yb) = ([work.number(name, (*row, c)).text for c in pair] for name in (before, after))
+    points = (tuple(float(work.arrays[name][(*row, c)]) for c in pair) for name in (before, after))
+    numbers = {"a": pair[0], "b": pair[1], "angle": work.free(angle).text, "degrees": math.degrees(angle)}
+    said = _("Columns {a} and {b}: ({xa}, {xb}), turned by {degrees:.1f}°, becomes ({ya}, {yb}).")
+    caption = _("Columns {a} and {b}: {angle} rad = {degrees:.1f}°").format(**numbers)
+    return turn(*points, angle, said.format(xa=xa, xb=xb, ya=ya, yb=yb, **numbers), caption)
 
 
 def cached(work: Work, name: str) -> list:
