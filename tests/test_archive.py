@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, run
+from conftest import ROOT, run, with_suites
 
 from worked_attention.files.archives import build_manifest, check_archive, members, write_archive, write_zip
 
@@ -263,10 +263,9 @@ def test_bombs_are_not_unpacked(tmp_path: Path) -> None:
 
 
 def test_archive_and_verify(project: Path) -> None:
-    for suite in (project / "config" / "suites").glob("*.yaml"):
-        suite.unlink()
+    with_suites(project)
     np.save(project / "config" / "suites" / "x.npy", np.eye(3))
-    suite = "figures: none\ncases: {only: {parameters: {x: {file: x.npy}}}}\n"
+    suite = "figures: none\nreferences: [torch.sdpa, torch.manual]\ncases: {only: {parameters: {x: {file: x.npy}}}}\n"
     (project / "config" / "suites" / "small.yaml").write_text(suite, "utf-8")
 
     made = run(project, "archive")

@@ -10,12 +10,12 @@ from functools import cache
 import numpy as np
 import pytest
 from conftest import ROOT
+from shipped import shipped as loaded
 
 from worked_attention.cases import suites as loader
 from worked_attention.cases.options import filled, is_array, schema
 from worked_attention.cases.resolve import resolve
 from worked_attention.cases.rules import MASK_ARRAYS
-from worked_attention.cases.suites import load_suite
 from worked_attention.cases.violations import violations
 from worked_attention.referee.judge import judge_case
 from worked_attention.stages.catalogue import BOOLEAN
@@ -120,6 +120,7 @@ def changed(raw: dict, path: tuple, value: object) -> dict:
 # What a case notices
 
 
+@cache
 def shipped() -> list[tuple[dict, dict]]:
     """(raw case with what it extends, resolved case) of every shipped case, the smallest first."""
     found = []
@@ -272,7 +273,7 @@ def test_the_audit_misses_a_case_that_is_taken_away():
 
 def test_a_vector_of_zeros_that_a_norm_leaves_zero_has_a_bound():
     """Once, 0/0 in the bound left its row free: the judge said right to whatever stood there."""
-    case = load_suite(FOLDER / "scores.yaml", LIMITS)["cases"]["zero_query_and_key"]
+    case = loaded("scores")["cases"]["zero_query_and_key"]
     parameters = parameters_of(case, FOLDER)
     for spoiled in (np.nan, 17.0):
         output = np.array([[-0.592237, -0.131469], [0.601244, -1.126037], [0, spoiled]])  # from the case's claims

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from conftest import ROOT, contents, run
+from conftest import ROOT, contents, run, with_suites
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -516,9 +516,9 @@ def test_the_largest_seed_is_taken(tmp_path, monkeypatch):
 def test_wrong_suite(wrong, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     broken_files(write(tmp_path, suite=content(wrong.change, SUITE)))
-    start = time.monotonic()
+    start = time.process_time()
     check(wrong, problems_of(), "config/suites/small.yaml")
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 @named(NAMES)
@@ -558,9 +558,9 @@ def test_a_long_chain_of_variants_loads_at_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     chain = "".join(f"  v{i}:\n    extends: {f'v{i - 1}' if i else 'base'}\n    title: Number {i}\n" for i in range(1200))
     folder = write(tmp_path, suite=(SUITE + chain).encode())
-    start = time.monotonic()
+    start = time.process_time()
     cases = load_suites(load_config(Path("config/config.yaml"), {}), folder)["small"]["cases"]
-    assert time.monotonic() - start < 30
+    assert time.process_time() - start < 30
     last = cases["v1199"]
     assert (last["title"], last["heads"], last["claims"]) == ("Number 1199", 2, [])
     assert last["parameters"] == cases["base"]["parameters"] and last["extends"] == "v1198"
@@ -616,7 +616,9 @@ SAMPLE = ["unknown key", "duplicate key", "name no", "not UTF-8", "not YAML", "c
 
 @named([row for row in SUITES if row.name in SAMPLE])
 def test_snakemake_refuses_a_wrong_suite(wrong, project, monkeypatch):
-    (project / "config" / "suites" / "small.yaml").write_bytes(content(wrong.change, SUITE).replace(b"Lq: 1000", b"Lq: 100000"))
+    (with_suites(project) / "config" / "suites" / "small.yaml").write_bytes(
+        content(wrong.change, SUITE).replace(b"Lq: 1000", b"Lq: 100000")
+    )
     monkeypatch.chdir(project)
     lines = [str(problem) for problem in problems_of()]
     assert len(lines) == wrong.count
@@ -626,7 +628,7 @@ def test_snakemake_refuses_a_wrong_suite(wrong, project, monkeypatch):
 @pytest.mark.parametrize("locale", ["C", "de_DE.ISO-8859-1"])
 def test_snakemake_refuses_all_wrong_suites_together(locale, project, monkeypatch):
     """In any locale and with any hash seed: each line that loading gives, in that order."""
-    folder = project / "config" / "suites"
+    folder = with_suites(project, "handworked", "masks") / "config" / "suites"
     broken_files(folder)
     for i, wrong in enumerate(SUITES):
         (folder / f"wrong_{i:03}.yaml").write_bytes(content(wrong.change, SUITE))
@@ -647,7 +649,7 @@ def test_snakemake_refuses_all_wrong_suites_together(locale, project, monkeypatc
     ],
 )
 def test_snakemake_refuses_a_wrong_config_on_the_command_line(given, words, project):
-    (line,) = refused(project, "--config", given)
+    (line,) = refused(with_suites(project, "handworked"), "--config", given)
     assert words in line
 
 
@@ -708,7 +710,7 @@ def overrides_of(values: st.SearchStrategy) -> st.SearchStrategy:
     return st.dictionaries(st.sampled_from(sorted(names(schema("config")))) | st.text(max_size=3), values, max_size=3)
 
 
-SHIPPED = [yaml.safe_load(path.read_text("utf-8"))["cases"] for path in sorted((ROOT / "config" / "suites").glob("*.yaml"))]
+SHIPPED = [yaml.load(path.read_text("utf-8"), yaml.CSafeLoader)["cases"] for path in sorted((ROOT / "config" / "suites").glob("*.yaml"))]
 ALIEN = [None, True, False, 0, 1, 2, 3, -1, 7, 0.5, 1e-300, 1e300, 2**63, "", "x", "none", "1", [], [1], [[1]], [[[1]]], [1, 2], {}]
 ALIEN = st.sampled_from(ALIEN)
 FORMS = st.sampled_from([{"grid": {}}, {"normal": {"seed": 1}}, {"file": "x.npy"}, {"file": "."}, {"grid": {"m": 1, "den": 3}}])

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from conftest import ROOT
+from shipped import shipped
 
-from worked_attention.cases.suites import load_suite
 from worked_attention.referee.judge import judge_case
 from worked_attention.stages.parameters import stage as parameters_of
 
-CASES = load_suite(ROOT / "config" / "suites" / "blocks.yaml", {"max_array_mb": 256})["cases"]
+CASES = shipped("blocks")["cases"]
 PARAMETERS = {name: parameters_of(case, ROOT) for name, case in CASES.items()}
 
 FAULTS = [

@@ -9,10 +9,10 @@ import pytest
 from conftest import ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies import LIMITS, raw_cases, resolved
+from shipped import shipped
+from strategies import raw_cases, resolved
 from threadpoolctl import threadpool_limits
 
-from worked_attention.cases.suites import load_suite
 from worked_attention.referee.arithmetics import strictest
 from worked_attention.referee.bounds.contracts import CONTRACTS, contract, gates, roundoffs, within
 from worked_attention.referee.bounds.rounding import UNIT
@@ -311,7 +311,7 @@ def test_bounds_cost_at_most_three_times_what_they_certify():
 def test_looseness(capsys):
     """Medians of bound over error, for people, of each stage of shipped cases; one that is hundreds of times too wide certifies nothing."""
     themes = ("heads", "masks", "scores", "positions", "gradients")
-    suites = [load_suite(ROOT / "config" / "suites" / f"{name}.yaml", LIMITS) for name in themes]
+    suites = [shipped(name) for name in themes]
     for case in (case for suite in suites for case in suite["cases"].values() if case["softmax"] != "hardmax"):
         before = {name: array for name, array in compute(case, ROOT / "config" / "suites").items() if name in case["arrays"]["parameters"]}
         for stage, module in STAGES.items():

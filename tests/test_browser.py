@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import cache
 from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
@@ -16,9 +17,8 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 from conftest import ROOT
-from test_pages import LIMITS, SUITES, Text, page_of, written
-
-from worked_attention.cases.suites import load_suite
+from shipped import shipped
+from test_pages import Text, page_of, written
 
 BROWSER = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
 AXE = os.environ.get("AXE_CORE", "")
@@ -88,14 +88,13 @@ def looked_at(
 
 
 @pytest.fixture(scope="module")
-def pages(built: Path) -> dict[str, Path]:
+def pages(built: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page of each kind: of cases with all sorts of options, the front page of a run."""
-    found = {"index": built / "results" / "index.html"}
+    found, folder = {"index": built / "results" / "index.html"}, tmp_path_factory.mktemp("pages")
     for suite, names in SHOWN.items():
-        cases = load_suite(SUITES / f"{suite}.yaml", LIMITS)["cases"]
+        cases = shipped(suite)["cases"]
         for name in names:
-            found[f"{suite}/{name}"] = path = built / "browser" / f"{suite}_{name}.html"
-            path.parent.mkdir(exist_ok=True)
+            found[f"{suite}/{name}"] = path = folder / f"{suite}_{name}.html"
             path.write_text(page_of(cases[name])[0], "utf-8")
     return found
 
@@ -133,9 +132,9 @@ def test_the_browser_would_have_seen_it(tmp_path: Path):
 
 @pytest.mark.skipif(not AXE, reason="AXE_CORE does not name axe.min.js")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_nothing_serious_for_readers_with_other_senses(pages: dict, tmp_path: Path, dark: bool):
-    results, _ = looked_at(list(pages.values()), tmp_path, dark)
-    assert results and all("axe" in result for result in results)
+def test_nothing_serious_for_readers_with_other_senses(pages: dict, seen: tuple, tmp_path: Path, dark: bool):
+    results, _ = looked_at(list(pages.values()), tmp_path, dark) if dark else seen
+    assert len(results) == len(pages) * len(WIDTHS) and all("axe" in result for result in results)
     assert not [(result["page"].rsplit("/", 1)[1], result["axe"]) for result in results if result["axe"]]
 
 
@@ -151,13 +150,14 @@ def test_golden_numbers_are_read_back_from_the_page(pages: dict, seen: tuple):
 
 
 def test_links_of_a_run_lead_somewhere(built: Path):
+    read, results = cache(lambda page: Text(page.read_text("utf-8"))), (built / "results").resolve()
     checked = 0
-    for page in [built / "results" / "index.html", *sorted((built / "results").glob("*/pages/*.html"))]:
-        for link in Text(page.read_text("utf-8")).links:
+    for page in [results / "index.html", *sorted(results.glob("*/pages/*.html"))]:
+        for link in read(page).links:
             path, _, anchor = link.partition("#")
             target = page.parent / unquote(path) if path else page
             assert target.is_file(), (page.name, link)
-            assert not anchor or anchor in Text(target.read_text("utf-8")).ids, (page.name, link)
+            assert not anchor or anchor in read(target.resolve()).ids, (page.name, link)
             checked += 1
     assert checked > 300
 
@@ -192,7 +192,7 @@ def printed(page: Path, folder: Path, style: tuple[str, str] = ("", "")) -> list
 def test_on_paper_folds_are_open_and_tables_fit(page: str, tmp_path: Path):
     suite, name = page.split("/")
     path = tmp_path / "page.html"
-    path.write_text(page_of(load_suite(SUITES / f"{suite}.yaml", LIMITS)["cases"][name])[0], "utf-8")
+    path.write_text(page_of(shipped(suite)["cases"][name])[0], "utf-8")
     (result,) = printed(path, tmp_path)
     assert result["folds"] > 20 and result["shut"] == 0 and result["paper"] == "rgb(255, 255, 255)"
     assert result["tables"] <= SHEET + 1, result["tables"]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import ROOT
+from shipped import shipped
 
 from worked_attention.cases.resolve import resolve
-from worked_attention.cases.suites import load_suite
 
 SCHEMA = yaml.safe_load((ROOT / "workflow/scripts/worked_attention/schemas/suite.schema.yaml").read_text("utf-8"))["$defs"]
 OPTIONS = SCHEMA["case"]["properties"]
@@ -49,7 +49,7 @@ def lacking(case: dict) -> set[str]:
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
 def test_shipped_cases_have_every_option(path: Path):
-    for case in load_suite(path, LIMITS)["cases"].values():
+    for case in shipped(path.stem)["cases"].values():
         assert lacking(case) == set(), case["name"]
 
 
@@ -100,7 +100,7 @@ def test_a_scaling_rule_has_its_own_defaults(scaling: dict, rest: dict):
 
 
 def test_case_and_suite_carry_a_format_number():
-    suite = load_suite(ROOT / "config" / "suites" / "handworked.yaml", LIMITS)
+    suite = shipped("handworked")
     assert suite["format"] == 1
     assert all(case["format"] == 1 for case in suite["cases"].values())
 

@@ -6,7 +6,7 @@ import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from conftest import run
+from conftest import run, with_suites
 
 from worked_attention.conformance.matrix import CONTRACTS, SHORT, patterns, picture, table, verdicts
 from worked_attention.referee.bounds.contracts import CONTRACTS as NAMED
@@ -80,8 +80,7 @@ def test_every_dtype_and_contract_has_a_sign():
 
 def test_each_case_in_each_dtype(project: Path):
     """A case that names no dtype is run in all four, one that does in its own."""
-    for suite in (project / "config" / "suites").glob("*.yaml"):
-        suite.unlink()
+    with_suites(project)
     heads = {f"{name}_heads": {"normal": {"seed": i}} for i, name in enumerate("qkv")}
     plain = {"heads": 2, "sizes": {"Lq": 3, "Lk": 3, "d_k": 4}, "parameters": heads, "mask": {"keep": [[1, 1, 0], [0, 0, 0], [1, 0, 1]]}}
     large = {**plain, "parameters": {**heads, "k_heads": [[[1, 1e6, 0, 0], [0, 0, 1, 1], [1e6, 1, 1, 1]]] * 2}}

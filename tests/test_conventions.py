@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, run
+from conftest import ROOT, run, with_suites
+from shipped import all_shipped
 
 from worked_attention.cases.options import schema
-from worked_attention.cases.suites import load_config, load_suites
 from worked_attention.referee.conventions import PLACES
 from worked_attention.referee.declarations import declared
 from worked_attention.referee.report import judge_all, table
@@ -17,7 +17,7 @@ from worked_attention.stages.whole import compute
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 FOLDER = ROOT / "config" / "suites"
-SUITES = load_suites(load_config(ROOT / "config" / "config.yaml", {}), FOLDER)
+SUITES = all_shipped()
 FILE = """
 import numpy as np
 CONVENTIONS = {conventions}
@@ -90,9 +90,7 @@ def test_several_conventions_hold_together(tmp_path: Path):
 
 
 def test_a_python_file_declares_too(project: Path):
-    for suite in (project / "config" / "suites").glob("*.yaml"):
-        if suite.stem != "field_cases":
-            suite.unlink()
+    with_suites(project, "field_cases")
     (project / "mine.py").write_text(FILE.format(conventions='{"empty_row": "nan"}'), "utf-8")
     done = run(project, "judge", "--config", "submission=mine.py")
     verdict = json.loads((project / "results/judge/mine.py/verdict.json").read_text("utf-8"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, run
+from conftest import ROOT, run, with_suites
 
 from worked_attention.files.artifacts import write_json
 from worked_attention.files.environment import VARIABLES, describe, git_state, installed, libraries, variables, without_paths
@@ -128,6 +128,8 @@ def test_git_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rule_reruns_when_a_variable_changes(project: Path) -> None:
+    suites = with_suites(project) / "config" / "suites"
+    (suites / "small.yaml").write_text("references: [torch.sdpa]\nfigures: none\ncases: {only: {parameters: {x: [[1]]}}}\n", "utf-8")
     target, path = "results/environment.json", project / "results" / "environment.json"
     made = run(project, target)
     assert made.returncode == 0, made.stderr

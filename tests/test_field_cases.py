@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROOT
+from shipped import shipped
 from strategies import LIMITS, resolved
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
 from worked_attention.cases.resolve import resolve
-from worked_attention.cases.suites import load_suite
 from worked_attention.referee.claims import check_claim
 from worked_attention.referee.compare import Gate, compare_arrays, compare_case, gates_of
 from worked_attention.stages.parameters import grid, normal
@@ -32,7 +32,7 @@ from worked_attention.stages.projections import split_heads
 from worked_attention.stages.weights import softmax
 from worked_attention.stages.whole import compute
 
-CASES = load_suite(ROOT / "config" / "suites" / "field_cases.yaml", LIMITS)["cases"]
+CASES = shipped("field_cases")["cases"]
 REPORTS = {
     *(1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 24, 25, 26, 27, 28, 29, 31, 32, 33, 34, 36),
     *(37, 38, 40, 41, 42, 43, 44, 45, 47, 48, 49, 50, 52, 54, 55, 56, 58, 59, 60, 61, 62),

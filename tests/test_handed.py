@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import ROOT
+from shipped import all_shipped
 
-from worked_attention.cases.suites import load_config, load_suites
 from worked_attention.referee.caller import answer, answered, npy
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.handed import READY, handed
@@ -21,7 +21,7 @@ from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.whole import compute
 
 FOLDER = ROOT / "config" / "suites"
-SUITES = load_suites(load_config(ROOT / "config" / "config.yaml", {}), FOLDER)
+SUITES = all_shipped()
 CASES = [case for suite in SUITES.values() for case in suite["cases"].values() if not case["torch_draws"]]
 ONE = SUITES["handworked"]["cases"]["two_heads"]
 LARGE = 64  # tokens

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ROOT, run
+from shipped import all_shipped
 
 from worked_attention.cases.resolve import resolve
-from worked_attention.cases.suites import load_config, load_suites
 from worked_attention.referee import running, submissions
 from worked_attention.referee.conventions import under
 from worked_attention.referee.diagnosis import Diagnoser
@@ -32,7 +32,7 @@ from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.whole import compute
 
 FOLDER = ROOT / "config" / "suites"
-SUITES = load_suites(load_config(ROOT / "config" / "config.yaml", {}), FOLDER)
+SUITES = all_shipped()
 CASES = [case for suite in SUITES.values() for case in suite["cases"].values() if not case["torch_draws"]]
 ONE = SUITES["handworked"]["cases"]["two_heads"]
 quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -865,10 +865,10 @@ def test_a_workflow_runs_and_judges_where_packages_of_its_names_are_installed(pr
         (tmp_path / "installed" / name).mkdir(parents=True)
         (tmp_path / "installed" / name / "__init__.py").write_text("raise ImportError('this is somebody else')\n")
     (tmp_path / "mine.py").write_text(RIGHT, "utf-8")
-    for targets in ([], ["judge"]):
-        config = ["--config", "suites=[handworked]", f"submission={tmp_path / 'mine.py'}"]
-        done = run(project, *targets, *config, env={"PYTHONPATH": str(tmp_path / "installed")})
-        assert done.returncode == 0, done.stderr
+    config = ["--config", "suites=[handworked]", f"submission={tmp_path / 'mine.py'}"]
+    done = run(project, "all", "judge", *config, env={"PYTHONPATH": str(tmp_path / "installed")})
+    assert done.returncode == 0, done.stderr
+    assert (project / "results" / "some-suites" / "verdict.txt").is_file()
     assert read(project, tmp_path / "mine.py")["handworked/two_heads"]["verdict"] == "right"
 
 

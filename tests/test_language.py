@@ -17,10 +17,10 @@ import pytest
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
 from conftest import ROOT, run
-from test_pages import ENVIRONMENT, LIMITS, SUITES, TEMPLATE, Text, front_of, page_of, suite_of, work_of
+from shipped import shipped
+from test_pages import ENVIRONMENT, TEMPLATE, Text, front_of, page_of, suite_of, work_of
 
 from worked_attention.cases.strict_yaml import Problems
-from worked_attention.cases.suites import load_suite
 from worked_attention.pages import case_page, verdicts
 from worked_attention.pages import language as spoken
 from worked_attention.pages.language import CATALOGUES, languages
@@ -161,7 +161,7 @@ def shown() -> dict[str, tuple[dict, dict]]:
     """The cases that are looked at, each with the one that it extends, by suite/case."""
     found = {}
     for suite, chosen in SHOWN.items():
-        cases = load_suite(SUITES / f"{suite}.yaml", LIMITS)["cases"]
+        cases = shipped(suite)["cases"]
         for name in chosen.split():
             found[f"{suite}/{name}"] = cases[name], cases.get(cases[name]["extends"])
     return found

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROOT
+from shipped import shipped
 
-from worked_attention.cases.suites import load_suite
 from worked_attention.referee.chain import STAGE, Arrays
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import judge_case
@@ -21,7 +21,7 @@ from worked_attention.stages.whole import compute
 
 FOLDER = ROOT / "config" / "suites"
 SUITES = ("handworked", "heads", "masks", "scores", "positions", "softmax", "cache", "gradients", "field_cases_2")
-LOADED = {suite: load_suite(FOLDER / f"{suite}.yaml", {"max_array_mb": 256}) for suite in SUITES}
+LOADED = {suite: shipped(suite) for suite in SUITES}
 CASES = {f"{suite}/{name}": case for suite in SUITES for name, case in LOADED[suite]["cases"].items()}
 quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -159,7 +159,7 @@ def test_the_article_on_two_heads():
 @quiet
 def test_attention_along_the_wrong_axis_is_named_from_what_torch_makes_of_it():
     """R11 and R12: queries, keys and values whose heads, or whose samples, stand where torch expects the tokens."""
-    cases = load_suite(FOLDER / "field_cases.yaml", {"max_array_mb": 256})["cases"]
+    cases = shipped("field_cases")["cases"]
     for name, axis, mistake in (("r11_heads_first", 0, "attention_across_heads"), ("r12_two_sequences", 0, "attention_across_batch")):
         arrays = compute(cases[name], FOLDER)
         q, k, v = (torch.from_numpy(np.swapaxes(arrays[f"{n}_heads"], axis, -2).copy()) for n in "qkv")

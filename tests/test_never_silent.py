@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ROOT, copy_project, run
-from strategies import LIMITS, resolved
+from shipped import all_shipped
+from strategies import resolved
 
-from worked_attention.cases.suites import load_suites
 from worked_attention.files.artifacts import objection
 from worked_attention.referee.bounds.contracts import roundoffs
 from worked_attention.referee.bounds.rounding import Boundless
@@ -23,7 +23,7 @@ HEADS = {"sizes": {"Lq": 2, "d_k": 2}, "parameters": {name: {"grid": {}} for nam
 
 def covering() -> list[dict]:
     """Shipped cases that torch.manual runs and that have every array of the catalogue between them, as few as are found quickly."""
-    suites = load_suites({"suites": "all", "limits": LIMITS}, FOLDER)
+    suites = all_shipped()
     cases = [case for suite in suites.values() for case in suite["cases"].values() if suite["references"] != "none"]
     cases = [case for case in cases if torch_manual.supports(case) is None and case["mask"]["empty_row"] != "error"]
     left, chosen = set(CATALOGUE), []

@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shipped import shipped
 from strategies import resolved
 
-from worked_attention.cases.suites import load_suite
 from worked_attention.referee.claims import check_claim
 from worked_attention.stages.contexts import merge_heads
 from worked_attention.stages.projections import split_heads
@@ -31,13 +30,13 @@ def data(name: str) -> dict:
 
 @pytest.fixture(scope="module")
 def handworked() -> dict[str, dict[str, np.ndarray]]:
-    cases = load_suite(ROOT / "config" / "suites" / "handworked.yaml", LIMITS)["cases"]
+    cases = shipped("handworked")["cases"]
     return {name: compute(case) for name, case in cases.items()}
 
 
 @pytest.fixture(scope="module")
 def tutorial() -> dict[str, tuple[dict, dict[str, np.ndarray]]]:
-    cases = load_suite(ROOT / "config" / "suites" / "tutorial.yaml", LIMITS)["cases"]
+    cases = shipped("tutorial")["cases"]
     return {name: (case, compute(case)) for name, case in cases.items()}
 
 
@@ -88,7 +87,7 @@ def test_the_printed_values_to_four_decimals(handworked, printed):
 
 
 def test_shapes_and_counts_of_the_article():
-    case = load_suite(ROOT / "config" / "suites" / "handworked.yaml", LIMITS)["cases"]["two_heads"]
+    case = shipped("handworked")["cases"]["two_heads"]
     for names, shape in data("handworked")["shapes"].items():
         for name in names.split(",") if isinstance(shape, list) else []:
             assert case["shapes"][{"raw": "qk"}.get(name, name)] == shape
@@ -222,7 +221,7 @@ def test_one_key_gives_its_value():
 
 
 def test_a_key_bias_changes_nothing(handworked):
-    suite = load_suite(ROOT / "config" / "suites" / "handworked.yaml", LIMITS)["cases"]["two_heads"]
+    suite = shipped("handworked")["cases"]["two_heads"]
     moved = compute({**suite, "parameters": {**suite["parameters"], "b_k": [1, -2, 3, 0.5]}})
     assert not np.allclose(moved["scaled"], handworked["two_heads"]["scaled"])
     np.testing.assert_allclose(moved["output"], handworked["two_heads"]["output"], rtol=0, atol=1e-15)

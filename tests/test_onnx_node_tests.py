@@ -3,13 +3,12 @@
 from collections import Counter
 
 import pytest
-from conftest import run
+from conftest import copy_project, run, with_suites
 
 pytest.importorskip("onnx", reason="onnx is optional; pip install -r envs/requirements-references.txt")
 
-from worked_attention.cases.suites import load_suite
-from worked_attention.conformance.onnx_node_tests import collect, judge, suite
-from worked_attention.files.artifacts import read_json, write_json
+from worked_attention.conformance.onnx_node_tests import collect, judge
+from worked_attention.files.artifacts import read_json
 
 
 @pytest.fixture(scope="module")
@@ -18,10 +17,15 @@ def tests():
 
 
 @pytest.fixture(scope="module")
-def found(tests, tmp_path_factory):
-    path = tmp_path_factory.mktemp("suite") / "onnx_node_tests.yaml"
-    write_json(path, suite(tests))
-    return judge(tests, load_suite(path, {"max_array_mb": 256})["cases"])
+def made(tmp_path_factory):
+    """What the rule says, and the folder that it has written."""
+    project = with_suites(copy_project(tmp_path_factory.mktemp("onnx") / "project"), "handworked")
+    return run(project, "onnx_node_tests", cores=1), project / "results" / "onnx_node_tests"
+
+
+@pytest.fixture(scope="module")
+def found(made):
+    return read_json(made[1] / "verdicts.json")
 
 
 def counts(found: dict, who: str, operator: str) -> Counter:
@@ -63,10 +67,9 @@ def test_every_output_mode_is_among_them(tests):
     assert modes == {0, 1, 2, 3}
 
 
-def test_the_rule_writes_suite_and_verdicts(project):
-    done = run(project, "onnx_node_tests", cores=1)
+def test_the_rule_writes_suite_and_verdicts(made):
+    done, folder = made
     assert done.returncode == 0, done.stderr
     assert "RotaryEmbedding, 8 tests, ours: 8 pass" in done.stdout + done.stderr
-    folder = project / "results" / "onnx_node_tests"
     assert {path.name for path in folder.iterdir()} == {"onnx_node_tests.yaml", "verdicts.json", "verdicts.txt"}
     assert set(read_json(folder / "verdicts.json")["tests"]) >= {"test_attention_4d", "test_rotary_embedding"}

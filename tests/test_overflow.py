@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ROOT
+from shipped import all_shipped
 from strategies import resolved
 
-from worked_attention.cases.suites import load_config, load_suites
 from worked_attention.files.artifacts import objection
 from worked_attention.referee.arithmetics import Ours, compared
 from worked_attention.referee.bounds.contracts import CONTRACTS, contract, roundoffs
@@ -28,7 +28,7 @@ from worked_attention.stages.whole import compute
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 FOLDER = ROOT / "config" / "suites"
-SUITES = load_suites(load_config(ROOT / "config" / "config.yaml", {}), FOLDER)
+SUITES = all_shipped()
 KEPT, WIDE = (SUITES["precision"]["cases"][name] for name in ("scores_kept", "scores_wide"))
 NAN, FIRST, JUNK = [np.nan, np.nan], [1.0, 0.0], [123.0, -7.0]
 KINDS = {name: bfloat16 if name == "bfloat16" else np.dtype(name) for name in DTYPES}

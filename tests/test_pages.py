@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ROOT
+from shipped import shipped
 
 from worked_attention.cases.options import schema
 from worked_attention.cases.suites import load_suite
@@ -62,7 +63,7 @@ def cases() -> dict[str, dict]:
     """The cases of the suites with one theme each, by suite/case."""
     found = {}
     for suite in ("handworked", "tutorial", "heads", "masks", "scores", "positions", "softmax", "cache", "precision", "gradients"):
-        found |= {f"{suite}/{name}": case for name, case in load_suite(SUITES / f"{suite}.yaml", LIMITS)["cases"].items()}
+        found |= {f"{suite}/{name}": case for name, case in shipped(suite)["cases"].items()}
     return found
 
 

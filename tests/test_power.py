@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, run
+from conftest import ROOT, run, with_suites
+from shipped import shipped
 
-from worked_attention.cases.suites import load_suite
 from worked_attention.referee.mistakes.library import LIBRARY, NUMBERED
 from worked_attention.referee.power import caught, seen
 from worked_attention.stages.whole import compute
@@ -20,7 +20,7 @@ def test_every_mistake_is_caught_at_its_stage_by_two_cases():
     """No mistake hangs on a single case; those with a number in them are counted together."""
     found = dict.fromkeys([*LIBRARY, *NUMBERED], 0)
     for suite in SUITES:
-        for case in load_suite(FOLDER / f"{suite}.yaml", {"max_array_mb": 256})["cases"].values():
+        for case in shipped(suite)["cases"].values():
             right = compute(case, FOLDER)
             for name in LIBRARY:
                 found[name] += found[name] < 2 and bool(caught(case, right, LIBRARY[name]))
@@ -32,19 +32,17 @@ def test_every_mistake_is_caught_at_its_stage_by_two_cases():
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_what_is_sent_of_a_mistake_may_be_less():
     """The output alone shows a wrong scale; one of 1 in place of 1 + 1e-4 is lost in bfloat16, and a gradient is not in the output."""
-    case = load_suite(FOLDER / "handworked.yaml", {"max_array_mb": 256})["cases"]["two_heads"]
+    case = shipped("handworked")["cases"]["two_heads"]
     right = compute(case, FOLDER)
     assert "output" in seen(case, right, LIBRARY["not_scaled"])
     case = case | {"scale_factor": 1 + 1e-4}
     assert seen(case, compute(case, FOLDER), LIBRARY["not_scaled"]) == ["output"]
-    case = load_suite(FOLDER / "field_cases_2.yaml", {"max_array_mb": 256})["cases"]["dropout_backward"]
+    case = shipped("field_cases_2")["cases"]["dropout_backward"]
     assert "output" not in seen(case, compute(case, FOLDER), LIBRARY["gradient_without_dropout"])
 
 
 def test_rule_power(project: Path):
-    for suite in (project / "config" / "suites").glob("*.yaml"):
-        if suite.stem not in ("handworked", "softmax"):
-            suite.unlink()
+    with_suites(project, "handworked", "softmax")
     done = run(project, "power")
     assert done.returncode == 0, done.stderr
     assert "caught by no case: rotary_left_out, no rotation" in done.stdout

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -48,12 +49,14 @@ AFTER = {"truth", "comparison", "summary", "reported_pages", "front_page", "verd
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small(once: Callable) -> Path:
     """A tree with the suites `drawn` and `plain`, built with two cores."""
-    project = with_small_suites(copy_project(tmp_path_factory.mktemp("small") / "project"))
-    done = run(project)
-    assert done.returncode == 0, done.stderr
-    return project
+
+    def make(folder: Path) -> None:
+        done = run(with_small_suites(copy_project(folder)))
+        assert done.returncode == 0, done.stderr
+
+    return once("small", make)
 
 
 @pytest.fixture
@@ -149,29 +152,27 @@ SCRIPTS = ("workflow", "scripts")
 PACKAGE = (*SCRIPTS, "worked_attention")
 
 
-@pytest.mark.parametrize(
-    ("path", "old", "new"),
-    [
-        ((*PACKAGE, "cases", "words.py"), "did you mean", "perhaps you mean"),
-        ((*PACKAGE, "cases", "violations.py"), "unknown key", "no such key"),
-        ((*PACKAGE, "cases", "sizes.py"), "should be", "ought to be"),
-        ((*PACKAGE, "schemas", "suite.schema.yaml"), "The cases by name", "All cases by name"),
-        ((*PACKAGE, "references", "jax_nn.py"), '"""jax.nn', '"""The jax.nn'),
-        (("config", "suites", "plain.yaml"), "figures: none", "figures: none  # which are plain"),
-        (("Snakefile",), "min_version", "min_version"),
-    ],
-    ids=lambda value: value[-1] if isinstance(value, tuple) else "",
-)
-def test_an_edit_that_changes_no_result_reruns_nothing(tree: Path, path: tuple, old: str, new: str) -> None:
-    """Words of messages, an adapter whose library no suite here asks for, comments of a suite: all with a new time."""
-    edit(tree.joinpath(*path), old, new)
-    assert pending(tree) == {}
+IDLE_EDITS = [
+    ((*PACKAGE, "cases", "words.py"), "did you mean", "perhaps you mean"),
+    ((*PACKAGE, "cases", "violations.py"), "unknown key", "no such key"),
+    ((*PACKAGE, "cases", "sizes.py"), "should be", "ought to be"),
+    ((*PACKAGE, "schemas", "suite.schema.yaml"), "The cases by name", "All cases by name"),
+    ((*PACKAGE, "references", "jax_nn.py"), '"""jax.nn', '"""The jax.nn'),
+    (("config", "suites", "plain.yaml"), "figures: none", "figures: none  # which are plain"),
+    (("Snakefile",), "min_version", "min_version"),
+]
 
 
-def test_a_touched_file_reruns_nothing(tree: Path) -> None:
+def test_what_changes_no_result_reruns_nothing(tree: Path) -> None:
+    """Words of messages, an adapter whose library no suite here asks for, comments of a suite, a new time of every file, and hidden files,
+    which are no suites: all at once."""
+    for path, old, new in IDLE_EDITS:
+        edit(tree.joinpath(*path), old, new)
     for folder in ("workflow", "config", "envs"):
         for path in (tree / folder).rglob("*"):
             path.touch()
+    for name in ("._drawn.yaml", "._drawn.yml"):
+        (tree / "config" / "suites" / name).write_bytes(b"\x00\x05\x16\x07")
     assert pending(tree) == {}
 
 
@@ -199,12 +200,11 @@ def test_an_edited_adapter_reruns_its_own_library_only(tree: Path) -> None:
     assert pending(tree) == {"reference": {"plain", "drawn"}, "comparison": {"plain", "drawn"}, **alone}
 
 
-def test_git_counts_where_code_changed_and_nowhere_else(small: Path) -> None:
+def test_git_counts_where_code_changed_and_nowhere_else(tree: Path) -> None:
     def git(*words: str) -> None:
         identity = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid"]
-        subprocess.run(["git", *identity, *words], cwd=small.parent / "git", check=True, capture_output=True)
+        subprocess.run(["git", *identity, *words], cwd=tree, check=True, capture_output=True)
 
-    tree = Path(shutil.copytree(small, small.parent / "git"))
     (tree / ".gitignore").write_text("results\n.snakemake\n__pycache__\n", encoding="utf-8")
     git("init")
     git("add", ".")
@@ -240,12 +240,6 @@ def test_a_lost_array_is_made_anew(tree: Path, how: str) -> None:
     assert (f"results/drawn/weights has lost whole/{name}, and is made anew" in done.stderr) == (how != "its folder gone")
     assert results(tree) == before
     assert "Nothing to be done" in run(tree).stderr
-
-
-def test_a_hidden_file_is_no_suite(tree: Path) -> None:
-    (tree / "config" / "suites" / "._drawn.yaml").write_bytes(b"\x00\x05\x16\x07")
-    (tree / "config" / "suites" / "._drawn.yml").write_bytes(b"\x00\x05\x16\x07")
-    assert pending(tree) == {}
 
 
 def test_a_run_of_some_suites_leaves_the_summary_of_all(tree: Path) -> None:

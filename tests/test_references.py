@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, run
+from conftest import ROOT, run, with_suites
 from hypothesis import HealthCheck, given, settings
+from shipped import shipped
 from strategies import raw_cases, resolved
 
-from worked_attention.cases.suites import load_suite
 from worked_attention.referee.arithmetics import Ours, arithmetic, compared, empty_row
 from worked_attention.references import fused, registry
 from worked_attention.references.registry import LIBRARIES, packages
@@ -120,7 +120,7 @@ def test_each_verdict_over_the_suites(name):
     """Half precisions and masks of the shipped suites: nothing fails."""
     module = adapter(name)
     for suite in ("masks", "precision", "field_cases") if name != "jax_nn" else ("precision",):
-        for case in load_suite(ROOT / "config" / "suites" / f"{suite}.yaml", {"max_array_mb": 256})["cases"].values():
+        for case in shipped(suite)["cases"].values():
             if module.supports(case) is None:
                 ours = compute(case, ROOT / "config" / "suites")
                 theirs = module.run(case, {parameter: ours[parameter] for parameter in case["arrays"]["parameters"]})
@@ -151,8 +151,7 @@ def test_a_missing_package_is_not_installed(project: Path, where):
     condition = {"everywhere": "True", "in_jobs": "'-m' not in sys.orig_argv"}[where]
     (project / "workflow" / "scripts" / "sitecustomize.py").write_text(hidden.format(condition), "utf-8")
     tiny = {"cases": {"only": {k: v for k, v in MASKED.items() if k != "dtype"}}}
-    for suite in (project / "config" / "suites").glob("*.yaml"):
-        suite.unlink()
+    with_suites(project)
     (project / "config" / "suites" / "tiny.yaml").write_text(json.dumps(tiny), "utf-8")
     done = run(project, "results/conformance.svg", "results/tiny/comparison", env={"PYTHONPATH": str(project / "workflow" / "scripts")})
     assert done.returncode == 0, done.stderr

@@ -6,16 +6,16 @@ from functools import cache
 import numpy as np
 import pytest
 from conftest import ROOT
+from shipped import shipped
 from strangers import STRANGERS
 
-from worked_attention.cases.suites import load_suite
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import judge_case
 from worked_attention.referee.mistakes.library import LIBRARY
 from worked_attention.stages import parameters
 
 FOLDER = ROOT / "config" / "suites"
-CASES = load_suite(FOLDER / "field_cases_2.yaml", {"max_array_mb": 256})["cases"]
+CASES = shipped("field_cases_2")["cases"]
 PRINTED = json.loads((ROOT / "tests" / "data" / "field_cases_2.json").read_text("utf-8"))
 
 

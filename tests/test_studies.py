@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, contents, run
+from conftest import contents, run
+from shipped import all_shipped, shipped
 
 from worked_attention.cases.fitting import STUDIES, fitting
 from worked_attention.cases.strict_yaml import Problems
@@ -20,7 +21,7 @@ LIMITS = {"max_array_mb": 256}
 
 
 def suite(name: str) -> dict:
-    return load_suite(ROOT / "config" / "suites" / f"{name}.yaml", LIMITS)["cases"]
+    return shipped(name)["cases"]
 
 
 def array(case: dict, name: str) -> np.ndarray:
@@ -28,7 +29,7 @@ def array(case: dict, name: str) -> np.ndarray:
 
 
 def test_each_study_is_asked_for_by_a_suite():
-    suites = [load_suite(path, LIMITS) for path in sorted((ROOT / "config" / "suites").glob("*.yaml"))]
+    suites = all_shipped().values()
     assert {study for suite in suites for study in suite["studies"]} == set(STUDIES) == set(tables.COLUMNS)
 
 

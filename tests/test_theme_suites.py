@@ -9,10 +9,11 @@ import torch
 from conftest import ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from shipped import shipped
 from strategies import booleans, resolved, rotary
 
 from worked_attention.cases.strict_yaml import Document
-from worked_attention.cases.suites import load_config, load_suite
+from worked_attention.cases.suites import load_config
 from worked_attention.referee.claims import check_claim
 from worked_attention.referee.compare import compare_case, gates_of
 from worked_attention.references import torch_manual
@@ -23,7 +24,7 @@ from worked_attention.stages.whole import compute
 FOLDER = ROOT / "config" / "suites"
 THEMES = ("heads", "masks", "positions", "scores", "softmax", "cache", "precision", "gradients")
 CONFIG = load_config(ROOT / "config" / "config.yaml", {})
-CASES = {(theme, name): case for theme in THEMES for name, case in load_suite(FOLDER / f"{theme}.yaml", CONFIG["limits"])["cases"].items()}
+CASES = {(theme, name): case for theme in THEMES for name, case in shipped(theme)["cases"].items()}
 SCHEMA = Document(ROOT / "workflow" / "scripts" / "worked_attention" / "schemas" / "suite.schema.yaml", "schema").data
 CASE = SCHEMA["$defs"]["case"]
 
@@ -98,7 +99,7 @@ def test_says_what_to_look_at(case):
 
 
 def test_few_cases_are_drawn():
-    drawn = [len(load_suite(FOLDER / f"{theme}.yaml", CONFIG["limits"])["figures"]) for theme in THEMES]
+    drawn = [len(shipped(theme)["figures"]) for theme in THEMES]
     assert max(drawn) <= 3 and sum(drawn) >= 8
 
 

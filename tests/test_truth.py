@@ -12,12 +12,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from conftest import ROOT
+from shipped import shipped
 from strategies import resolved
 
 flint = pytest.importorskip("flint")
 
 from worked_attention.cases.options import schema  # noqa: E402
-from worked_attention.cases.suites import load_suite  # noqa: E402
 from worked_attention.referee.truth import positions, projections, scores, weights, whole  # noqa: E402
 from worked_attention.referee.truth.balls import balls, matmul, settle, working_bits  # noqa: E402
 from worked_attention.referee.truth.parts import Part  # noqa: E402
@@ -25,7 +25,7 @@ from worked_attention.referee.truth.whole import stage_truth, truth  # noqa: E40
 from worked_attention.stages.parameters import stage as parameters  # noqa: E402
 from worked_attention.stages.whole import compute  # noqa: E402
 
-CASE = load_suite(ROOT / "config" / "suites" / "handworked.yaml", {"max_array_mb": 1})["cases"]["two_heads"]
+CASE = shipped("handworked")["cases"]["two_heads"]
 
 
 def fractions(array: np.ndarray) -> np.ndarray:
@@ -301,7 +301,7 @@ def moved_loss(case: dict, given: dict) -> flint.arb:
     return loss
 
 
-GRADIENTS = load_suite(ROOT / "config" / "suites" / "gradients.yaml", {"max_array_mb": 1})["cases"]
+GRADIENTS = shipped("gradients")["cases"]
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
@@ -332,7 +332,7 @@ def test_gradients_are_what_the_loss_gains(name: str):
 @pytest.mark.parametrize("suite", ["gradients", "heads", "masks", "scores", "cache", "softmax"])
 def test_slices_make_no_difference(suite: str, monkeypatch: pytest.MonkeyPatch):
     """One query at a time, and the heads of two side by side, give the numbers of all at once."""
-    for case in load_suite(ROOT / "config" / "suites" / f"{suite}.yaml", {"max_array_mb": 256})["cases"].values():
+    for case in shipped(suite)["cases"].values():
         given = parameters(case, ROOT / "config" / "suites")
         monkeypatch.undo()
         whole_case = truth(case, given)

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from conftest import ROOT
-from strategies import LIMITS, resolved
+from shipped import shipped
+from strategies import resolved
 
 pytest.importorskip("flint")
 
-from worked_attention.cases.suites import load_suite  # noqa: E402
 from worked_attention.referee.truth.whole import truth  # noqa: E402
 from worked_attention.stages.parameters import stage as parameters  # noqa: E402
 
@@ -197,7 +197,7 @@ MUTATIONS = [
 @cache
 def exact(suite: str) -> list[tuple[dict, dict, dict]]:
     """(case, parameters, truth) of the small cases of a suite; truth knows nothing of stages/, so one serves all mutants."""
-    cases = map(resolved, OWN) if suite == "own" else load_suite(SUITES / f"{suite}.yaml", LIMITS)["cases"].values()
+    cases = map(resolved, OWN) if suite == "own" else shipped(suite)["cases"].values()
     small = [case for case in cases if case["bytes"]["scores"] < 160_000 and not case["torch_draws"]]
     given = [parameters(case, SUITES) for case in small]
     return [(case, arrays, truth(case, arrays)) for case, arrays in zip(small, given, strict=True)]

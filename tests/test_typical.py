@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import yaml
 from conftest import ROOT
+from shipped import all_shipped
 
 from worked_attention.cases.resolve import resolve
-from worked_attention.cases.suites import load_config, load_suites
 from worked_attention.referee.bounds.contracts import CONTRACTS, contract
 from worked_attention.referee.bounds.rounding import UNIT
 from worked_attention.referee.bounds.whole import centres
@@ -24,7 +24,7 @@ from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.whole import from_parameters
 
 FOLDER = ROOT / "config" / "suites"
-SUITES = load_suites(load_config(ROOT / "config" / "config.yaml", {}), FOLDER)
+SUITES = all_shipped()
 CASES = [case for suite in SUITES.values() for case in suite["cases"].values() if not case["torch_draws"]]
 quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
