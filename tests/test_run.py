@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -336,6 +337,22 @@ def test_the_table_tells_the_verdicts_apart() -> None:
     many = [{"suite": "s", "case": f"c{i}", "reference": "a.b", "stage": "scores", "array": "qk", "reason": "is odd"} for i in range(99)]
     told = failure_lines(many, "summary.json")
     assert told[0] == "Error: s/c0: a.b first diverges in stage scores: qk is odd" and told[-1] == "and 75 more, in summary.json"
+
+
+def test_a_zipped_report_has_the_pages_of_long_suites_too(built: Path, tmp_path: Path) -> None:
+    project = Path(shutil.copytree(built, tmp_path / "project"))
+    rules = project / "workflow" / "rules" / "pages.smk"
+    text = rules.read_text("utf-8")
+    assert "FEW = 8 " in text
+    rules.write_text(text.replace("FEW = 8 ", "FEW = 5 "), "utf-8")  # handworked has six cases
+    for name in ("report.html", "report.zip"):
+        done = run(project, "--report", name)
+        assert done.returncode == 0, done.stderr
+    page = (project / "report.html").read_text("utf-8")
+    assert "figure_1_2.html" in page and "two_heads.html" not in page
+    with ZipFile(project / "report.zip") as packed:
+        pages = {Path(name).name for name in packed.namelist()}
+    assert {"figure_1_2.html", "two_heads.html", "index.html"} <= pages
 
 
 def test_report_opens_without_a_network(built: Path, tmp_path: Path) -> None:

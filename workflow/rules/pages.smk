@@ -4,11 +4,15 @@ All stages of a suite and its comparison -> pages/{case}.html, which needs no ne
 
 All comparisons -> results/index.html, the front page.
 
-One job per suite. Of a case larger than 8 tokens by 8 features the page tells the first query. Snakemake's report, which is one file
-for all, has the pages of suites with at most 8 cases.
+One job per suite. Of a case larger than 8 tokens by 8 features the page tells the first query. Snakemake's report has all pages if it
+is a .zip, which packs them to below 10 MB; in one .html, which does not, they would take six times that, so it has those of short suites.
 """
 
-SHORT = sorted(name for name, suite in plan.suites.items() if len(suite["cases"]) <= 8)
+FEW = 8  # cases of a short suite
+PACKED = any(argument.endswith(".zip") for argument in sys.argv)
+SHORT = sorted(
+    name for name, suite in plan.suites.items() if PACKED or len(suite["cases"]) <= FEW
+)
 TEMPLATES = [
     "workflow/report/base.html.jinja2",
     "workflow/report/blocks.html.jinja2",
