@@ -19,6 +19,7 @@ import yaml
 from conftest import ROOT, contents, run, with_suites
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from worked_attention.cases.options import schema
 from worked_attention.cases.strict_yaml import Problem, Problems
@@ -371,6 +372,15 @@ SUITES = [
     Wrong("empty file of an array", x_is("{file: empty.npy}"), 7, "base", "parameters.x.file", "is empty, of shape [0, 2]"),
     Wrong("oversized file", x_is("{file: oversized.npy}"), 7, "base", "parameters.x.file", "larger than limits.max_array_mb"),
     Wrong("file with NaN", x_is("{file: nan.npy}"), 7, "base", "parameters.x.file", "holds NaN"),
+    Wrong("tensor of no file", x_is("{grid: {}, tensor: x}"), 7, "base", "parameters.x", "file is missing; add it"),
+    Wrong("tensor of an array file", x_is("{file: whole.npy, tensor: x}"), 7, "base", "parameters.x.file", "leave `tensor` out"),
+    Wrong("tensors without a name", x_is("{file: some.safetensors}"), 7, "base", "parameters.x.file", "holds tensors by name; say which"),
+    Wrong("no such tensor", x_is("{file: some.safetensors, tensor: layr.x}"), 7, "base", "parameters.x.file", "did you mean layer.x?"),
+    Wrong("tensor of integers", x_is("{file: some.safetensors, tensor: whole}"), 7, "base", "parameters.x.file", "holds 'whole' in I64"),
+    Wrong("tensor with NaN", x_is("{file: some.safetensors, tensor: nan}"), 7, "base", "parameters.x.file", "holds NaN"),
+    Wrong("tensor too large", x_is("{file: some.safetensors, tensor: large}"), 7, "base", "parameters.x.file", "larger than limits.max"),
+    Wrong("tensor of another shape", x_is("{file: some.safetensors, tensor: narrow}"), 7, "base", "parameters.x", "has shape [2]"),
+    Wrong("damaged tensors", x_is("{file: damaged.safetensors, tensor: x}"), 7, "base", "parameters.x.file", "is no .safetensors file"),
     Wrong("file of another shape", x_is("{file: narrow.npy}"), 7, "base", "parameters.x", "has shape [2], should be [Lq, d_model]"),
 ]
 
@@ -454,6 +464,9 @@ def broken_files(folder: Path) -> None:
     np.save(folder / "oversized.npy", np.ones((1000, 126)))
     np.save(folder / "nan.npy", np.full((2, 2), np.nan))
     np.save(folder / "narrow.npy", np.ones(2))
+    tensors = {"layer.x": np.ones((2, 2)), "whole": np.ones((2, 2), int), "nan": np.full((2, 2), np.nan), "narrow": np.ones(2)}
+    save_file(tensors | {"large": np.ones((1000, 126))}, folder / "some.safetensors")
+    (folder / "damaged.safetensors").write_bytes((folder / "some.safetensors").read_bytes()[:-8])
 
 
 def content(change: tuple[str, str] | str | bytes, valid: str) -> bytes:

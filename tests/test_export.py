@@ -12,15 +12,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 from conftest import ROOT, contents, run
+from safetensors import safe_open
+from safetensors.numpy import save
 
 from worked_attention.cases.suites import load_suite
+from worked_attention.command import main
 from worked_attention.files.artifacts import read_json
-from worked_attention.files.golden import NOT_INSTALLED, export_onnx, inexpressible, write_manifest, write_plain
+from worked_attention.files.golden import NOT_INSTALLED, export_suite, inexpressible
 from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.whole import compute
 
 SUITES = sorted(path.stem for path in (ROOT / "config" / "suites").glob("*.yaml"))
+FILES = {"manifest.json", "README.md", "golden.safetensors", "SHA256SUMS"}
 READERS = ROOT / "examples" / "readers"
 
 
@@ -33,9 +38,7 @@ def export(root: Path, path: Path) -> dict[str, dict[str, np.ndarray]]:
     suite = load(path)
     with np.errstate(all="ignore"):
         arrays = {name: compute(case, path.parent) for name, case in suite["cases"].items()}
-    cases = suite["cases"].items()
-    entries = {name: write_plain(root, case, arrays[name]) | {"onnx": export_onnx(root, case, arrays[name])} for name, case in cases}
-    write_manifest(root, suite, entries)
+    export_suite(root, suite, ((case, arrays[name]) for name, case in suite["cases"].items()))
     return arrays
 
 
@@ -70,6 +73,11 @@ def call(*command: object) -> subprocess.CompletedProcess:
     return subprocess.run([str(word) for word in command], capture_output=True, encoding="utf-8", errors="replace", timeout=60)
 
 
+def read_tensors(path: Path) -> dict[str, np.ndarray]:
+    with safe_open(path, "np") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dict
+
+
 # The plain form
 
 
@@ -96,10 +104,51 @@ def test_nothing_else_is_written(exported: dict):
     for root, _ in exported.values():
         entries = read_json(root / "manifest.json")["cases"].values()
         named = {said["file"] for entry in entries for said in entry["arrays"].values()}
-        named |= {f"plain/{case}/case.json" for case in read_json(root / "manifest.json")["cases"]} | {"manifest.json", "README.md"}
+        named |= {f"plain/{case}/case.json" for case in read_json(root / "manifest.json")["cases"]} | FILES
         assert {path for path in contents(root) if not path.startswith("onnx/")} == named
         folders = {entry["onnx"]["folder"] for entry in entries if "folder" in entry["onnx"]}
         assert {path.relative_to(root).as_posix() for path in root.glob("onnx/*")} == folders
+
+
+def test_one_file_holds_the_same_numbers(exported: dict):
+    for root, arrays in exported.values():
+        said = read_json(root / "manifest.json")["tensors"]
+        data = (root / said["file"]).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == said["sha256"]
+        tensors = read_tensors(root / said["file"])
+        assert set(tensors) == {f"{case}/{name}" for case, made in arrays.items() for name in made} and len(tensors) == said["tensors"]
+        for case, made in arrays.items():
+            for name, array in made.items():
+                assert tensors[f"{case}/{name}"].dtype == array.dtype and tensors[f"{case}/{name}"].tobytes() == array.tobytes()
+
+
+def test_sums_are_those_of_sha256sum(exported: dict):
+    root, _ = exported["handworked"]
+    done = subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    named = {line.split("  ")[1] for line in (root / "SHA256SUMS").read_text("utf-8").splitlines()}
+    assert named == set(contents(root)) - {"SHA256SUMS"}
+
+
+def test_a_released_set_is_compared(copy: Path):
+    def check() -> Result:
+        return CliRunner().invoke(main, ["export", str(copy.parent), "--suite", "handworked", "--check"])
+
+    done = check()
+    assert done.exit_code == 0 and done.stdout == f"{copy}: no differences in 6 cases\n"
+    tensors = read_tensors(copy / "golden.safetensors")
+    changed = dict(tensors, **{"two_heads/output": tensors["two_heads/output"] + [0, 0, 0, 1e-3]})
+    del changed["one_head/q"]
+    (copy / "golden.safetensors").write_bytes(save(changed | {"three_heads/x": np.ones(2)}))
+    done = check()
+    assert done.exit_code == 1 and done.stdout.splitlines()[:-1] == [
+        "handworked/two_heads/output: 3 of 12 numbers differ, by 0.001 at most",
+        "handworked/one_head/q: is missing in the released set",
+        "handworked/three_heads/x: is in the released set alone",
+    ]
+    (copy / "golden.safetensors").write_bytes(b"nothing")
+    done = check()
+    assert done.exit_code == 2 and "is no exported suite (golden.safetensors is damaged" in done.stderr
 
 
 # The ONNX form
@@ -220,6 +269,25 @@ def test_javascript_reader_agrees(exported: dict, node: list[str], suite: str):
     done = call(*node, root)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == list(arrays)
+
+
+def test_javascript_reads_the_one_file(exported: dict, node: list[str], tmp_path: Path):
+    """Numbers of every dtype that a suite has, as doubles."""
+    root, arrays = exported["precision"]
+    program = f"""
+import {{ readFileSync }} from "node:fs";
+import {{ parseSafetensors }} from {json.dumps((READERS / "read_golden.mjs").as_posix())};
+const tensors = parseSafetensors(readFileSync({json.dumps((root / "golden.safetensors").as_posix())}), "golden.safetensors");
+console.log(JSON.stringify([...tensors].map(([name, {{ shape, values }}]) => [name, shape, [...values].map(String)])));
+"""
+    (tmp_path / "read.mjs").write_text(program, "utf-8")
+    done = call(node[0], tmp_path / "read.mjs")
+    assert done.returncode == 0, done.stderr
+    read = {name: (shape, np.array(values, np.float64)) for name, shape, values in json.loads(done.stdout.replace("Infinity", "inf"))}
+    for case, made in arrays.items():
+        for name, array in made.items():
+            shape, values = read[f"{case}/{name}"]
+            assert shape == list(array.shape) and np.array_equal(values, array.astype(np.float64).ravel(), equal_nan=True)
 
 
 @pytest.fixture

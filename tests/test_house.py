@@ -178,7 +178,7 @@ TABLES = runpy.run_path(str(ROOT / "docs" / "option_tables.py"))
 OPTIONS = TABLES["options"]()
 KEYWORDS = (
     "description type enum pattern minimum maximum exclusiveMinimum default otherwise only_for items uniqueItems minItems maxLength "
-    "required properties additionalProperties minProperties maxProperties propertyNames if then"
+    "required properties additionalProperties minProperties maxProperties propertyNames if then else"
 )
 
 

@@ -14,6 +14,8 @@ import pytest
 import yaml
 from conftest import ROOT, build_wheel
 
+import worked_attention
+
 SCRIPTS = ROOT / "workflow" / "scripts"
 PACKAGE = SCRIPTS / "worked_attention"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -23,7 +25,7 @@ HEAVY = ("torch", "matplotlib", "snakemake", "flint", "jax", "onnx", "pytest", "
 def test_one_version():
     heading = re.search(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)[1]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
-    assert PROJECT["project"]["version"] == citation["version"] == heading
+    assert worked_attention.__version__ == citation["version"] == heading
     assert PROJECT["project"]["license"] == citation["license"]
 
 

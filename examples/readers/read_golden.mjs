@@ -6,8 +6,9 @@
 // 2 if a file is missing or damaged.
 
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { readFileSync, realpathSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 
 class Damaged extends Error {}
 
@@ -48,6 +49,26 @@ export function parseNpy(bytes, name) {
   check(size * width === bytes.length - start, `${name}: does not hold as many numbers as its shape says`);
   const view = new DataView(bytes.buffer, bytes.byteOffset + start);
   return { shape, values: Float64Array.from({ length: size }, (_, i) => number(view, i * width)) };
+}
+
+const TENSORS = { F64: "<f8", F32: "<f4", F16: "<f2", BF16: "<u2", BOOL: "|b1" };
+
+// Map from name to {shape, values} of the bytes of a .safetensors file, with every number as a double.
+export function parseSafetensors(bytes, name) {
+  check(bytes.length >= 8, `${name}: is not a .safetensors file`);
+  const start = 8 + Number(bytes.readBigUInt64LE(0));
+  check(start <= bytes.length, `${name}: is cut short in its header`);
+  const { __metadata__, ...tensors } = JSON.parse(bytes.toString("utf8", 8, start));
+  const view = new DataView(bytes.buffer, bytes.byteOffset + start, bytes.length - start);
+  return new Map(
+    Object.entries(tensors).map(([tensor, { dtype, shape, data_offsets: [from, to] }]) => {
+      check(TENSORS[dtype], `${name}: ${tensor} holds numbers of a type not read here`);
+      const [width, number] = TYPES[TENSORS[dtype]];
+      const size = shape.reduce((a, b) => a * b, 1);
+      check(to - from === size * width && to <= view.byteLength, `${name}: ${tensor} does not hold as many numbers as its shape says`);
+      return [tensor, { shape, values: Float64Array.from({ length: size }, (_, i) => number(view, from + i * width)) }];
+    }),
+  );
 }
 
 // The array `name` of a case, or undefined if the case has none; it is the one that the manifest means.
@@ -138,12 +159,14 @@ function main(root, given) {
   return wrong ? 1 : 0;
 }
 
-const [root, tolerance] = process.argv.slice(2);
-try {
-  check(root !== undefined, "usage: node read_golden.mjs EXPORT_FOLDER [TOLERANCE]");
-  process.exitCode = main(root, tolerance === undefined ? undefined : Number(tolerance));
-} catch (error) {
-  const known = error instanceof Damaged;
-  console.error(known ? error.message : `${root}/manifest.json: is missing or damaged (${error.message.split("\n")[0]})`);
-  process.exitCode = 2;
+if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) { // run, and not imported by another program
+  const [root, tolerance] = process.argv.slice(2);
+  try {
+    check(root !== undefined, "usage: node read_golden.mjs EXPORT_FOLDER [TOLERANCE]");
+    process.exitCode = main(root, tolerance === undefined ? undefined : Number(tolerance));
+  } catch (error) {
+    const known = error instanceof Damaged;
+    console.error(known ? error.message : `${root}/manifest.json: is missing or damaged (${error.message.split("\n")[0]})`);
+    process.exitCode = 2;
+  }
 }

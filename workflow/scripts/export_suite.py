@@ -1,13 +1,9 @@
-"""Rule export_suite: see exports.py."""
+"""Rule export_suite: see files/golden.py."""
 
 from pathlib import Path
 
 from worked_attention.files.artifacts import logged, read_cases, read_suite
-from worked_attention.files.golden import export_onnx, write_manifest, write_plain
+from worked_attention.files.golden import export_suite
 
 with logged(snakemake.log[0]):
-    root = Path(snakemake.output[0])
-    entries = {}
-    for case, arrays in read_cases(snakemake.input):
-        entries[case["name"]] = write_plain(root, case, arrays) | {"onnx": export_onnx(root, case, arrays)}
-    write_manifest(root, read_suite(snakemake.input.parameters)[0], entries)
+    export_suite(Path(snakemake.output[0]), read_suite(snakemake.input.parameters)[0], read_cases(snakemake.input))

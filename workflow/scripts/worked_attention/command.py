@@ -192,18 +192,30 @@ def power(suites, cases) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @suites_option
 @cases_option
-def export(folder, suites, cases) -> None:
-    """Write every array of the cases to FOLDER/{suite} as golden vectors, with a manifest that explains them."""
-    from worked_attention.files.golden import export_onnx, write_manifest, write_plain
+@click.option("--check", is_flag=True, help="Write nothing; compare what lies in FOLDER with the numbers of this version.")
+def export(folder, suites, cases, check) -> None:
+    """Write every array of the cases to FOLDER/{suite} as golden vectors, with a manifest that explains them.
+
+    With --check, ends with 1 if a number, an array or a case differs.
+    """
+    from worked_attention.files.golden import differences, export_suite
 
     found = meant(suites, cases)
-    for suite in found.suites:
+    for suite in [] if check else found.suites:
         if (folder / suite).exists():
             raise Refused(f"{folder / suite}: is there already; remove it, or choose another folder")
+    differing = 0
     for suite, content in found.suites.items():
-        entries = {}
-        for name, case in content["cases"].items():
-            arrays = from_parameters(case, given(found, suite, case))
-            entries[name] = write_plain(folder / suite, case, arrays) | {"onnx": export_onnx(folder / suite, case, arrays)}
-        write_manifest(folder / suite, content, entries)
-        click.echo(f"{folder / suite}: {len(entries)} cases")
+        right = computed(found, suite)
+        if not check:
+            click.echo(f"{folder / suite}: {export_suite(folder / suite, content, right)} cases")
+            continue
+        try:
+            lines = list(differences(folder / suite, right))
+        except (OSError, ValueError) as error:
+            raise Refused(printable(f"{folder / suite}: is no exported suite ({error})")) from None
+        click.echo("".join(f"{suite}/{line}\n" for line in lines), nl=False)
+        differing += len(lines)
+        click.echo(f"{folder / suite}: {len(lines) or 'no'} differences in {len(right)} cases")
+    if differing:
+        raise click.ClickException(f"{folder}: {differing} differences")

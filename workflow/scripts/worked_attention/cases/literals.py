@@ -7,11 +7,13 @@ from collections.abc import Callable
 from math import prod
 from pathlib import Path
 
-from worked_attention.cases.words import number_advice, short, shown
+from worked_attention.cases.words import did_you_mean, number_advice, short, shown
 from worked_attention.stages.dtypes import DTYPES
 
 Report = Callable[[tuple, str], None]
 PRINTED = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?")
+ENDING = ".safetensors"
+REAL = ("F64", "F32", "F16", "BF16")  # dtypes of its tensors that are taken
 SPELLED = ("NaN", "Infinity", "-Infinity")  # as the JSON files spell them; .nan and .inf are taken for slips
 
 
@@ -19,7 +21,7 @@ def given_shape(spec: list | dict, folder: Path, biggest: float, dtype: str, whe
     """Shape of a literal or a file; None if the case's sizes give it."""
     if isinstance(spec, list):
         return _literal_shape(spec, biggest, dtype, where, fail)
-    return _file_shape(spec["file"], folder, biggest, dtype, (*where, "file"), fail) if "file" in spec else None
+    return _file_shape(spec["file"], spec.get("tensor"), folder, biggest, dtype, where, fail) if "file" in spec else None
 
 
 def _literal_shape(value: list, biggest: float, dtype: str, where: tuple, fail: Report) -> tuple:
@@ -61,18 +63,24 @@ def _literal_shape(value: list, biggest: float, dtype: str, where: tuple, fail: 
     return tuple(axes)
 
 
-def _file_shape(name: str, folder: Path, biggest: float, dtype: str, where: tuple, fail: Report) -> tuple | None:
-    """Shape of the array in a .npy file; None after `fail` if the file is not what it should be."""
+def _file_shape(name: str, tensor: str | None, folder: Path, biggest: float, dtype: str, where: tuple, fail: Report) -> tuple | None:
+    """Shape of the array in a .npy file, or of the `tensor` in a .safetensors file; None after `fail` if it is not what it should be."""
     if Path(name).is_absolute() or ".." in Path(name).parts:
         wrong = "lies outside the suites' folder; put it beside the suite and name it from there"
     elif {"{", "}"} & set(name):
         wrong = "has braces in its name, which Snakemake takes for a wildcard; rename the file"
     elif not os.path.isfile(folder / name):
         wrong = f"is not there; it is looked for in {folder.as_posix()}"
-    else:
+    elif tensor is None and name.endswith(ENDING):
+        wrong = f"holds tensors by name; say which one, as in {{file: {short(name)}, tensor: name}}"
+    elif tensor is not None and not name.endswith(ENDING):
+        wrong = f"does not end in {ENDING}, and only such a file holds tensors by name; leave `tensor` out"
+    elif tensor is None:
         axes, wrong = _opened(folder / name, biggest, dtype)
+    else:
+        axes, wrong = _opened_tensor(folder / name, tensor, biggest, dtype)
     if wrong:
-        fail(where, f"{short(name)!r} {wrong}")
+        fail((*where, "file"), f"{short(name)!r} {wrong}")
         return None
     return axes
 
@@ -91,11 +99,39 @@ def _opened(path: Path, biggest: float, dtype: str) -> tuple[tuple, str | None]:
         return (), f"{'holds Python objects' if 'Python objects' in str(error) else 'is damaged or cut short'}{mend}"
     if array.dtype.kind not in ("b" if dtype == "bool" else "fiu"):
         return (), f"holds {array.dtype.name}, not real numbers{mend}"
-    if array.size == 0:
-        return (), f"is empty, of shape {list(array.shape)}; give at least one token and one number each"
-    if array.size > biggest:
-        return (), f"of shape {list(array.shape)} is larger than limits.max_array_mb; make it smaller or raise the limit"
-    if dtype == "bool":
-        return array.shape, None
-    finite = (np.abs(array) <= DTYPES[dtype].largest).all()
-    return array.shape, None if finite else f"holds NaN, infinity or more than {dtype} can hold; every number must be finite"
+    return array.shape, _unfit(array.shape, lambda: array, biggest, dtype)
+
+
+def _opened_tensor(path: Path, tensor: str, biggest: float, dtype: str) -> tuple[tuple, str | None]:
+    """Shape of a `tensor` in the .safetensors file at `path`, and what is wrong with it."""
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError:
+        return (), "needs the package safetensors, which is not installed"
+    from worked_attention.stages.parameters import read
+
+    try:
+        with safe_open(path, "np") as file:
+            names = file.keys()
+            if tensor not in names:
+                return (), f"holds no tensor {short(tensor)!r}{did_you_mean(tensor, names)}"
+            one = file.get_slice(tensor)
+            shape, kind = tuple(one.get_shape()), one.get_dtype()
+    except (SafetensorError, OSError):
+        return (), f"is no {ENDING} file, or is damaged"
+    if kind not in (("BOOL",) if dtype == "bool" else REAL):
+        return (), f"holds {short(tensor)!r} in {kind}, should be {'BOOL' if dtype == 'bool' else ' or '.join(REAL)}"
+    return shape, _unfit(shape, lambda: read(path, tensor), biggest, dtype)
+
+
+def _unfit(shape: tuple, array: Callable, biggest: float, dtype: str) -> str | None:
+    """What is wrong with the numbers of an array of this shape, which `array()` gives."""
+    import numpy as np
+
+    if prod(shape) == 0:
+        return f"is empty, of shape {list(shape)}; give at least one token and one number each"
+    if prod(shape) > biggest:
+        return f"of shape {list(shape)} is larger than limits.max_array_mb; make it smaller or raise the limit"
+    if dtype == "bool" or bool((np.abs(array()) <= DTYPES[dtype].largest).all()):
+        return None
+    return f"holds NaN, infinity or more than {dtype} can hold; every number must be finite"

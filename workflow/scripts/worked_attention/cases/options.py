@@ -38,12 +38,13 @@ def applies(rule: dict, given: dict) -> bool:
 def filled(block: dict, given: dict) -> dict:
     """`given` with every option of the schema `block`: its default where it is not given, None where it has none.
 
-    Of forms that exclude each other (`maxProperties: 1`) only the given one is there.
+    Of forms that exclude each other (`maxProperties: 1`, at the latest as `else`) only the given one is there.
     """
+    exclusive = block.get("else", block).get("maxProperties") == 1
     whole = {}
     for name, rule in block["properties"].items():
         value = given.get(name, rule.get("default") if applies(rule, given) else None)
-        if name in given or block.get("maxProperties") != 1:
+        if name in given or not exclusive:
             whole[name] = filled(rule, value) if isinstance(value, dict) and "properties" in rule else value
     return whole
 

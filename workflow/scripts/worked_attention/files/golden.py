@@ -1,20 +1,24 @@
 """Golden vectors for other programs: every array of a case as .npy with a manifest, and ONNX test folders where ONNX can say the case.
 
-results/export/{suite}/manifest.json, plain/{case}/case.json and {array}.npy, onnx/test_{case}/
+results/export/{suite}/manifest.json, golden.safetensors, SHA256SUMS, plain/{case}/case.json and {array}.npy, onnx/test_{case}/
 """
 
 import hashlib
 import math
+from collections.abc import Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 
+from worked_attention import __version__
 from worked_attention.files.artifacts import describe, write_bytes, write_json, write_text
 from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.projections import latest
 
 FORMAT = 1
+MADE_BY = f"worked-attention {__version__}"
+TENSORS, SUMS = "golden.safetensors", "SHA256SUMS"
 OPSET, IR_VERSION = 23, 11  # the first opset with Attention, and the file format that goes with it
 NOT_INSTALLED = "the package onnx is not installed"
 TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-2, "bfloat16": 2e-2}  # of one stage, by the coarsest arithmetic in it
@@ -35,7 +39,9 @@ README = """\
 
 Every array of every stage of each case, to test an attention in any language against.
 
-- `manifest.json`: what is here. `format` is {format}; it changes when this page does.
+- `manifest.json`: what is here, and which version of which package made it. `format` is {format}; it changes when this page does.
+- `golden.safetensors`: all arrays in one file, each under the name `case/array`, bfloat16 as such.
+- `SHA256SUMS`: of every other file; `sha256sum -c SHA256SUMS` checks them.
 - `plain/{{case}}/`: one `.npy` file per array, and `case.json`, which is the case's entry in the manifest, without `onnx`.
 - `onnx/test_{{case}}/`: the case as a test of the ONNX operator Attention, where the operator can say it.
 
@@ -95,6 +101,17 @@ def write_plain(root: Path, case: dict, arrays: dict[str, np.ndarray]) -> dict:
     }
     write_json(root / folder / "case.json", {"format": FORMAT, "suite": case["suite"], "case": case["name"], **entry})
     return entry
+
+
+def write_tensors(root: Path, suite: str, arrays: dict[str, dict[str, np.ndarray]]) -> dict:
+    """Write the arrays of all cases, {case: {name: array}}, to one .safetensors file, each under the name case/array, bfloat16 as such.
+    Returns what the manifest says of it."""
+    from safetensors.numpy import save
+
+    tensors = {f"{case}/{name}": np.ascontiguousarray(array) for case, made in arrays.items() for name, array in made.items()}
+    data = save(tensors, {"format": str(FORMAT), "suite": suite, "made_by": MADE_BY})
+    write_bytes(root / TENSORS, lambda file: file.write(data))
+    return {"file": TENSORS, "tensors": len(tensors), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -207,7 +224,49 @@ def onnx_facts() -> dict | None:
     return {"version": onnx.__version__, "opset": OPSET}
 
 
-def write_manifest(root: Path, suite: dict, cases: dict[str, dict]) -> None:
-    """Write manifest.json of the exported `cases`, and the README.md that explains it."""
-    write_json(root / "manifest.json", {"format": FORMAT, "suite": suite["name"], "onnx": onnx_facts(), "cases": cases})
+def export_suite(root: Path, suite: dict, cases: Iterable[tuple[dict, dict[str, np.ndarray]]]) -> int:
+    """Write a suite to `root`: of each resolved case its arrays as .npy and the ONNX test, if ONNX can say it; all arrays once more in one
+    .safetensors file; manifest.json, the README.md that explains it, and SHA256SUMS. Returns the number of cases.
+
+    suite: {name, ...}. cases: each with all its arrays.
+    """
+    entries, arrays = {}, {}
+    for case, made in cases:
+        entries[case["name"]] = write_plain(root, case, made) | {"onnx": export_onnx(root, case, made)}
+        arrays[case["name"]] = made
+    tensors = write_tensors(root, suite["name"], arrays)
+    manifest = {"format": FORMAT, "suite": suite["name"], "made_by": MADE_BY, "onnx": onnx_facts(), "tensors": tensors, "cases": entries}
+    write_json(root / "manifest.json", manifest)
     write_text(root / "README.md", README.format(suite=suite["name"], format=FORMAT, opset=OPSET))
+    files = sorted(path for path in root.rglob("*") if path.is_file() and not path.name.startswith("."))
+    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(root).as_posix()}\n" for path in files]
+    write_text(root / SUMS, "".join(sums))
+    return len(entries)
+
+
+def differences(root: Path, cases: Iterable[tuple[dict, dict[str, np.ndarray]]]) -> Iterator[str]:
+    """What a released set at `root`, a folder that `export_suite` made, says otherwise than the `cases` of today: a line for each array
+    that has other numbers, that is missing or that is more, and for each such case. Raises OSError or ValueError if it is none."""
+    from safetensors import SafetensorError, safe_open
+
+    cases = {f"{case['name']}/{name}": array for case, made in cases for name, array in made.items()}
+    try:
+        with safe_open(root / TENSORS, "np") as file:
+            released = set(file.keys())
+            for name in sorted(set(cases) & released):
+                yield from _changed(name, file.get_tensor(name), cases[name])
+    except SafetensorError as error:
+        raise ValueError(f"{TENSORS} is damaged ({error})") from None
+    yield from (f"{name}: is missing in the released set" for name in sorted(set(cases) - released))
+    yield from (f"{name}: is in the released set alone" for name in sorted(released - set(cases)))
+
+
+def _changed(name: str, was: np.ndarray, now: np.ndarray) -> Iterator[str]:
+    """A line if two arrays are not the same, bit by bit but for the kind of NaN."""
+    if was.shape != now.shape or was.dtype != now.dtype:
+        yield f"{name}: was {list(was.shape)} in {was.dtype.name}, is {list(now.shape)} in {now.dtype.name}"
+    elif not np.array_equal(was, now, equal_nan=now.dtype != bool):
+        a, b = was.astype(np.float64), now.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            off = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+        yield f"{name}: {np.count_nonzero(off)} of {off.size} numbers differ, by {np.nanmax(off):.3g} at most"

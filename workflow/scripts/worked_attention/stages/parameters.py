@@ -22,6 +22,16 @@ def normal(shape: tuple[int, ...], seed: int, std: float = 1.0) -> np.ndarray:
     return std * np.random.Generator(np.random.Philox(seed)).standard_normal(shape)
 
 
+def read(path: Path, tensor: str | None) -> np.ndarray:
+    """The array in a .npy file, or a `tensor` of a .safetensors file, in its own dtype."""
+    if tensor is None:
+        return np.load(path, allow_pickle=False)
+    from safetensors import safe_open
+
+    with safe_open(path, "np") as file:
+        return file.get_tensor(tensor)
+
+
 FILLED = {"grid": grid, "normal": normal}  # parameters that are made and not read, by the key that asks for them
 
 
@@ -57,7 +67,7 @@ def stage(case: dict, folder: Path) -> dict[str, np.ndarray]:
         if isinstance(spec, list):
             array = np.array(spec) if name in BOOLEAN else np.array(spec, dtype=np.float64)
         elif "file" in spec:
-            array = np.load(folder / spec["file"], allow_pickle=False)
+            array = read(folder / spec["file"], spec.get("tensor"))
         else:
             ((kind, options),) = spec.items()
             array = FILLED[kind](shape, **options)
