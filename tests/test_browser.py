@@ -20,6 +20,8 @@ from conftest import ROOT
 from shipped import shipped
 from test_pages import Text, page_of, written
 
+from worked_attention.pages.language import languages, speak
+
 BROWSER = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
 AXE = os.environ.get("AXE_CORE", "")
 WIDTHS = (360, 1280)
@@ -89,13 +91,18 @@ def looked_at(
 
 @pytest.fixture(scope="module")
 def pages(built: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A page of each kind: of cases with all sorts of options, the front page of a run."""
+    """A page of each kind: of cases with all sorts of options, one in each further language, the front page of a run."""
     found, folder = {"index": built / "results" / "index.html"}, tmp_path_factory.mktemp("pages")
     for suite, names in SHOWN.items():
         cases = shipped(suite)["cases"]
         for name in names:
             found[f"{suite}/{name}"] = path = folder / f"{suite}_{name}.html"
             path.write_text(page_of(cases[name])[0], "utf-8")
+    for language in [language for language in languages() if language != "en"]:
+        found[language] = path = folder / f"{language}.html"
+        speak(language)
+        path.write_text(page_of(shipped("positions")["cases"]["rotary_half"])[0], "utf-8")
+        speak("en")
     return found
 
 
