@@ -19,7 +19,7 @@ import worked_attention
 SCRIPTS = ROOT / "workflow" / "scripts"
 PACKAGE = SCRIPTS / "worked_attention"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-HEAVY = ("torch", "matplotlib", "snakemake", "flint", "jax", "onnx", "pytest", "click", "jinja2")
+HEAVY = ("torch", "matplotlib", "snakemake", "flint", "jax", "onnx", "pytest", "click", "jinja2", "babel")
 
 
 def test_one_version():
@@ -38,7 +38,7 @@ def test_every_room_is_packed():
 
 def test_a_wheel_holds_the_package_and_all_it_reads(tmp_path: Path):
     packed = set(zipfile.ZipFile(build_wheel(tmp_path)).namelist())
-    ours = {path.relative_to(SCRIPTS) for ending in ("*.py", "*.yaml") for path in PACKAGE.rglob(ending)}
+    ours = {path.relative_to(SCRIPTS) for ending in ("*.py", "*.yaml", "*.po") for path in PACKAGE.rglob(ending)}
     suites = {
         "worked_attention/suites" / path.relative_to(ROOT / "config" / "suites") for path in (ROOT / "config" / "suites").rglob("*.*")
     }
