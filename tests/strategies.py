@@ -8,6 +8,7 @@ from worked_attention.cases.resolve import resolve
 from worked_attention.stages.catalogue import CATALOGUE
 
 LIMITS = {"max_array_mb": 10_000}
+GRADED = st.sampled_from([None, None, None, "none"])  # kinds of softmax, the plain one most, through which gradients go
 SMALL = st.integers(1, 4)
 
 
@@ -23,12 +24,13 @@ def resolved(raw: dict) -> dict:
 def raw_cases(
     draw, dtypes=("float64",), begins=("x", "cross", "kdim", "qkv", "heads"), masks=True, empty_rows=("zero", "nan", "uniform"), **fixed
 ):
-    """A case as a suite would say it. `fixed` sets options; an option fixed to None is left out."""
+    """A case as a suite would say it. `fixed` sets options, or what they are drawn from; an option fixed to None is left out."""
 
     def maybe(option: str, strategy) -> None:
         if option in fixed:
-            if fixed[option] is not None:
-                raw[option] = fixed[option]
+            value = draw(fixed[option]) if isinstance(fixed[option], st.SearchStrategy) else fixed[option]
+            if value is not None:
+                raw[option] = value
         elif draw(st.integers(0, 3)) == 0:
             raw[option] = draw(strategy)
 
@@ -93,12 +95,14 @@ def raw_cases(
         raw["t5"] = {"direction": draw(st.sampled_from(["both", "left"])), "longest": draw(st.sampled_from([20, 128]))}
     if fixed.get("bias_table", 0) is not None and draw(st.integers(0, 5)) == 0:
         names.append("bias_table")
-    maybe("softmax", st.sampled_from(["plus_one", "hardmax"]))
+    maybe("softmax", st.sampled_from(["plus_one", "hardmax", "none"]))
     if "softmax" not in raw and fixed.get("sinks", 0) is not None and draw(st.integers(0, 4)) == 0:
         names.append("sinks")
     maybe("dropout", st.just(0.25))
     if masks:
         raw["mask"] = draw(mask(sizes["Lq"], cached, batch, heads)) | {"empty_row": draw(st.sampled_from(empty_rows))}
+        if raw.get("softmax") == "none":
+            raw["mask"].pop("fill", None)
     if "backward" in fixed:
         raw["backward"] = fixed["backward"]
     seed = draw(st.integers(0, 10**6))

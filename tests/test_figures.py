@@ -9,6 +9,7 @@ import pytest
 
 from worked_attention.drawing import heatmaps
 
+PLAIN = {"softmax": "plain"}
 LOOKS = {"digits": 3, "dpi": 60, "weights": "Blues", "scores": "RdBu_r"}
 
 
@@ -49,7 +50,7 @@ def written(monkeypatch):
 
 def draw(case, arrays, looks=LOOKS):
     """The figure of a case as SVG and PNG."""
-    figure = heatmaps.case_figure(case, heatmaps.maps(arrays, looks), looks)
+    figure = heatmaps.case_figure(case, heatmaps.maps(PLAIN, arrays, looks), looks)
     svg, png = io.BytesIO(), io.BytesIO()
     heatmaps.write_svg(figure, svg)
     heatmaps.write_png(figure, png, looks["dpi"])
@@ -115,7 +116,7 @@ def test_masked_cells_with_a_weight_show_it(written):
     keep = np.array([[False, False], [True, True]])
     case, arrays = example((1, 2, 2), keep=keep)
     arrays["weights"] = np.array([[[0.5, 0.5], [0.25, 0.75]]])
-    scores, weights = heatmaps.maps(arrays, LOOKS)
+    scores, weights = heatmaps.maps(PLAIN, arrays, LOOKS)
     assert scores.hatched[0, 0, 0].all() and not weights.hatched.any()
     arrays["weights"][0, 0] = np.nan
     draw(case, arrays)
@@ -126,17 +127,17 @@ def test_scales():
     for seed in (1.0, 5.0):
         case, arrays = example((2, 2, 3, 3))
         arrays["scaled"] = arrays["masked"] = arrays["scaled"] * seed
-        scores, weights = heatmaps.maps(arrays, LOOKS)
+        scores, weights = heatmaps.maps(PLAIN, arrays, LOOKS)
         assert (weights.scale.low, weights.scale.high) == (0, 1)
         assert scores.scale.high == -scores.scale.low == np.abs(arrays["scaled"]).max()
     zero = {"scaled": np.zeros((1, 2, 2)), "masked": np.zeros((1, 2, 2))}
-    assert heatmaps.maps(zero, LOOKS)[0].scale.high == 1
+    assert heatmaps.maps(PLAIN, zero, LOOKS)[0].scale.high == 1
 
 
 def test_scores_after_a_bias_are_called_so():
     _, arrays = example((1, 2, 2))
-    assert heatmaps.maps(arrays, LOOKS)[0].name == "scaled scores"
-    (scores, _) = heatmaps.maps({**arrays, "masked": arrays["scaled"] + 1}, LOOKS)
+    assert heatmaps.maps(PLAIN, arrays, LOOKS)[0].name == "scaled scores"
+    (scores, _) = heatmaps.maps(PLAIN, {**arrays, "masked": arrays["scaled"] + 1}, LOOKS)
     assert scores.name == "scores" and (scores.values == arrays["scaled"] + 1).all()
 
 
@@ -144,7 +145,7 @@ def test_digits_are_dark_on_light_and_light_on_dark():
     case, arrays = example((1, 1, 2))
     arrays["weights"] = np.array([[[0.0, 1.0]]])
     page = heatmaps.Page()
-    m = heatmaps.maps(arrays, LOOKS)[1]
+    m = heatmaps.maps(PLAIN, arrays, LOOKS)[1]
     page.panel(0, 0, m, (0, 0), heatmaps.Grid(["q"], ["k0", "k1"], (0.5, 0.4), 3))
     words = dict(Counter(word.color for word in page.words))
     assert words == {"black": 3, "white": 1}  # 0.000 and two names of keys; 1.000
@@ -192,7 +193,7 @@ def test_any_token_is_a_label(written):
 def test_everything_lies_on_the_page():
     for shape in ((1, 1, 1), (2, 3, 3), (1, 2, 40), (1, 40, 2), (2, 8, 4, 4)):
         case, arrays = example(shape, key_tokens=["a long token"] * shape[-1])
-        figure = heatmaps.case_figure(case, heatmaps.maps(arrays, LOOKS), LOOKS)
+        figure = heatmaps.case_figure(case, heatmaps.maps(PLAIN, arrays, LOOKS), LOOKS)
         heatmaps.write_png(figure, io.BytesIO(), 72)
         width, height = figure.get_size_inches() * 72
         for artist in figure.axes[0].patches + figure.axes[0].images + list(figure.axes[0].collections):
@@ -219,7 +220,7 @@ def test_overview(written):
     cases = []
     for n in range(26):
         case, arrays = example((2, 9, 3, 3) if n == 0 else (1, 2, 13), name=f"case_{n}")
-        cases.append((case, heatmaps.maps(arrays, LOOKS)[1]))
+        cases.append((case, heatmaps.maps(PLAIN, arrays, LOOKS)[1]))
     figures = [heatmaps.overview_figure({"name": "suite", "description": "Many cases."}, cases) for _ in range(2)]
     files = [io.BytesIO(), io.BytesIO()]
     for figure, file in zip(figures, files, strict=True):
@@ -234,10 +235,10 @@ def test_overview(written):
 def test_a_wrong_printed_number_is_struck_below_the_right_one(written):
     case, arrays = example((1, 2, 2))
     right = heatmaps.rounded(arrays["weights"][0, 0, 1].item(), 2)
-    heatmaps.case_figure(case, heatmaps.maps(arrays, LOOKS, {"weights": {(0, 0, 0, 0): "9.99"}}), LOOKS)
+    heatmaps.case_figure(case, heatmaps.maps(PLAIN, arrays, LOOKS, {"weights": {(0, 0, 0, 0): "9.99"}}), LOOKS)
     assert written.count("9.99") == 1 and right not in written and "Struck is what the source prints" in " ".join(written)
     written.clear()
-    heatmaps.case_figure(case, heatmaps.maps(arrays, LOOKS, {"weights": {}}), LOOKS)
+    heatmaps.case_figure(case, heatmaps.maps(PLAIN, arrays, LOOKS, {"weights": {}}), LOOKS)
     assert "9.99" not in written and "Struck" not in " ".join(written)
 
 

@@ -82,7 +82,7 @@ exactly = np.testing.assert_array_equal
 
 def shift_matters(case: dict) -> bool:
     """Whether a constant added to a row of scaled scores moves its weights (a blocked score of -1e9 is as good as -inf)."""
-    return bool(case["softcap"] or case["softmax"] == "plus_one" or "sinks" in case["parameters"] or case["mask"]["fill"] == -30)
+    return bool(case["softcap"] or case["softmax"] in ("plus_one", "none") or "sinks" in case["parameters"] or case["mask"]["fill"] == -30)
 
 
 # Weights
@@ -95,6 +95,9 @@ def test_rows_sum_to_what_the_softmax_says(raw):
     a = run(case, arrays)
     masked, found = a["masked"].astype(float), a["weights"].astype(float)
     empty = (masked == -np.inf).all(axis=-1)
+    if case["softmax"] == "none":
+        exactly(a["weights"], np.where(masked == -np.inf, 0, a["masked"]).astype(a["weights"].dtype))
+        return
     sink = {"plus_one": np.zeros(case["heads"])}.get(case["softmax"], a.get("sinks"))
     if sink is not None:
         sink = np.broadcast_to(sink[:, None].astype(float), empty.shape)
@@ -132,6 +135,7 @@ def test_a_constant_added_to_scores_and_sinks_changes_nothing(raw, constant):
 SHIFTED = {  # what makes the softmax see a constant, or a key bias: a case of two keys that has it
     "sinks": {"parameters": {"sinks": [0.3]}},
     "plus_one": {"softmax": "plus_one"},
+    "no softmax": {"softmax": "none"},
     "softcap": {"softcap": 2},
     "finite fill": {"mask": {"keep": [[True, False]], "fill": -1}},
 }
@@ -188,6 +192,9 @@ def test_equal_scores_average_the_values(raw):
     shares = 1 + 0 * v[..., 0, :1]
     if case["softmax"] == "hardmax":
         near(a["contexts"], np.broadcast_to(v[..., :1, :], a["contexts"].shape))
+        return
+    if case["softmax"] == "none":  # all scores are 0
+        exactly(a["contexts"], np.zeros_like(a["contexts"]))
         return
     if case["softmax"] == "plus_one" or "sinks" in a:
         sinks = a.get("sinks", np.zeros(case["heads"]))
@@ -246,7 +253,7 @@ def test_forms_of_alibi_agree_under_causal(raw, align):
         found[form] = run(case, arrays)["weights"]
     exactly(found["distance"], found["relative"])
     seen_by_all = case["dims"]["Lk"] > case["dims"]["Lc"]  # what the layer appends gets no bias
-    if not seen_by_all and case["softmax"] != "plus_one" and "sinks" not in arrays:
+    if not seen_by_all and case["softmax"] not in ("plus_one", "none") and "sinks" not in arrays:
         near(found["key_index"], found["relative"])
 
 
@@ -429,7 +436,7 @@ def nothing_more(name: str, raw: dict, case: dict, arrays: dict[str, np.ndarray]
             return written(raw, arrays | {"mask_key_block": np.zeros((*[batch] * ("B" in dims), dims["Lc"]), bool)})
         case "an added mask of zeros" if "add" not in mask:
             return written(raw, arrays | {"mask_add": np.zeros((dims["Lq"], dims["Lc"]))})
-        case "another fill" if lone:
+        case "another fill" if lone and case["softmax"] != "none":
             return written(raw, arrays, mask=mask | {"fill": -5})
         case "a bias of zeros" if "bias_table" not in arrays:
             return written(raw, arrays | {"bias_table": np.zeros((dims["Lq"], dims["Lc"]))})

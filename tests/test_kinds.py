@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from worked_attention.cases.options import schema
+from worked_attention.drawing import heatmaps
 from worked_attention.pages import backward as page_backward
 from worked_attention.pages import case_page
 from worked_attention.pages import projections as page_projections
@@ -14,10 +15,14 @@ from worked_attention.pages import weights as page_weights
 from worked_attention.referee.bounds import backward as bounds_backward
 from worked_attention.referee.bounds import projections as bounds_projections
 from worked_attention.referee.bounds import weights as bounds_weights
+from worked_attention.referee.mistakes import when
+from worked_attention.referee.truth import backward as truth_backward
 from worked_attention.referee.truth import masks as truth_masks
 from worked_attention.referee.truth import positions as truth_positions
 from worked_attention.referee.truth import projections as truth_projections
 from worked_attention.referee.truth import weights as truth_weights
+from worked_attention.referee.typical import backward as typical_backward
+from worked_attention.referee.typical import weights as typical_weights
 from worked_attention.references import torch_manual, torch_tools
 from worked_attention.stages import backward, masks, positions, projections, weights
 from worked_attention.stages.dtypes import DTYPES
@@ -34,10 +39,18 @@ TABLES: dict[str, dict[str, dict]] = {
         "bounds.weights": bounds_weights.KINDS,
         "bounds.backward": bounds_backward.SOFTMAX,
         "truth.weights": truth_weights.SOFTMAX,
+        "truth.backward": truth_backward.SOFTMAX,
+        "typical.weights": typical_weights.KINDS,
+        "typical.backward": typical_backward.SOFTMAX,
+        "mistakes.when": when.SOFT,
         "torch_manual": torch_manual.SOFTMAX,
         "pages.weights": page_weights.ROWS,
         "pages.weights (formula)": page_weights.FORMULAS,
+        "pages.weights (colours)": page_weights.MAPS,
+        "pages.backward": page_backward.BY_SCORES,
         "pages.case_page": case_page.KINDS,
+        "pages.case_page (cost)": case_page.EXPONENTIALS,
+        "drawing.heatmaps": heatmaps.WEIGHTS,
     },
     "mask.empty_row": {"pages.weights": page_weights.EMPTY, "stages.weights": weights.EMPTY_ROW, "truth.weights": truth_weights.EMPTY_ROW},
     "mask.diagonal": {"stages.masks": masks.DIAGONAL, "truth.masks": truth_masks.LAST},
@@ -64,6 +77,9 @@ TABLES: dict[str, dict[str, dict]] = {
 LACKING = {  # what a route need not have
     ("softmax", "stages.backward"): WITHOUT_GRADIENT,
     ("softmax", "bounds.backward"): WITHOUT_GRADIENT,
+    ("softmax", "truth.backward"): WITHOUT_GRADIENT,
+    ("softmax", "typical.backward"): WITHOUT_GRADIENT,
+    ("softmax", "pages.backward"): WITHOUT_GRADIENT,
     ("mask.empty_row", "stages.weights"): RAISES,
 }
 ALIKE = {  # kinds that are another option's, or that no route branches on but the loader

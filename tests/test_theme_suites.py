@@ -157,7 +157,7 @@ OPTIONS = {  # by name; what depends on the sizes is added in `decodings`
     "qk_norm": [{"kind": "rms"}, {"kind": "l2", "eps": 0.01}],
     "softcap": [0.5, 5],
     "scale": ["none", "1/d_k", -0.4],
-    "softmax": ["plus_one", "hardmax"],
+    "softmax": ["plus_one", "hardmax", "none"],
     "extra_key": ["zero"],
     "dropout": [0.25],
 }

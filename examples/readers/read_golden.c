@@ -136,6 +136,10 @@ static void hardmax(const double *scores, double *weights, size_t n) {
     for (size_t j = 0; j < n; j++) weights[j] = j == best && scores[j] > -INFINITY;
 }
 
+static void bare(const double *scores, double *weights, size_t n) { /* no softmax: the scores themselves, 0 for a blocked key */
+    for (size_t j = 0; j < n; j++) weights[j] = scores[j] == -INFINITY ? 0 : scores[j];
+}
+
 int main(int count, char **words) {
     if (count < 2 || count > 3) {
         fprintf(stderr, "usage: read_golden CASE_FOLDER [TOLERANCE]\n");
@@ -146,6 +150,7 @@ int main(int count, char **words) {
     char *options = (char *)read_file("case.json", &size); /* what is needed of it is looked up as text */
     if (!options) damaged("case.json", "is missing");
     int hard = strstr(options, "\"softmax\": \"hardmax\"") != NULL, plus_one = strstr(options, "\"softmax\": \"plus_one\"") != NULL;
+    int none = strstr(options, "\"softmax\": \"none\"") != NULL;
     Array masked = read_array("masked.npy"), weights = read_array("weights.npy"), sinks = read_array("sinks.npy");
     if (!masked.values || !weights.values) damaged(masked.values ? "weights.npy" : "masked.npy", "is missing");
     int axes = weights.axes;
@@ -163,6 +168,7 @@ int main(int count, char **words) {
     for (size_t row = 0; row < weights.size / keys; row++) {
         double sink = plus_one ? 0 : sinks.values ? sinks.values[row / queries % heads] : -INFINITY;
         if (hard) hardmax(masked.values + row * keys, ours + row * keys, keys);
+        else if (none) bare(masked.values + row * keys, ours + row * keys, keys);
         else softmax(masked.values + row * keys, ours + row * keys, keys, sink, empty);
     }
     double worst = difference(ours, &weights);

@@ -102,6 +102,11 @@ function hardmax(scores) {
   return scores.map((score, j) => Number(j === best && score > -Infinity));
 }
 
+// No softmax: the scores themselves, 0 for a blocked key.
+function bare(scores) {
+  return scores.map((score) => (score === -Infinity ? 0 : score));
+}
+
 function weightsOf(masked, sinks, options) {
   const [heads, queries, keys] = masked.shape.slice(-3);
   const empty = { uniform: 1 / keys, nan: NaN }[options.mask.empty_row] ?? 0;
@@ -109,7 +114,8 @@ function weightsOf(masked, sinks, options) {
   for (let row = 0; row < ours.length / keys; row++) {
     const scores = masked.values.subarray(row * keys, (row + 1) * keys);
     const sink = options.softmax === "plus_one" ? 0 : sinks ? sinks.values[Math.floor(row / queries) % heads] : -Infinity;
-    ours.set(options.softmax === "hardmax" ? hardmax(scores) : softmax(scores, sink, empty), row * keys);
+    const kinds = { plain: softmax, plus_one: softmax, hardmax, none: bare };
+    ours.set(kinds[options.softmax](scores, sink, empty), row * keys);
   }
   return ours;
 }

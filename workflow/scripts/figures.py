@@ -31,7 +31,7 @@ with logged(snakemake.log[0]):  # noqa: F821
     at_a_glance = []
     for case in cases:
         arrays = read_arrays(Path(source.scores, case["name"])) | read_arrays(Path(source.weights, case["name"]))
-        shown = maps(arrays, looks, misprints(case["claims"], arrays))
+        shown = maps(case, arrays, looks, misprints(case["claims"], arrays))
         save(case_figure(case, shown, looks), Path(snakemake.output.figures, case["name"]), looks["dpi"])  # noqa: F821
         at_a_glance += [(case, m) for m in shown if m.name == "weights"]
     save(overview_figure(suite, at_a_glance), Path(snakemake.output.overview).with_suffix(""), looks["dpi"])  # noqa: F821

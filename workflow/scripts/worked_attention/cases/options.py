@@ -52,6 +52,7 @@ def filled(block: dict, given: dict) -> dict:
 DESCRIBING = (
     "title",
     "look",
+    "source",
     "extends",
     "tokens",
     "key_tokens",

@@ -19,7 +19,7 @@ from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, existing, shap
 from worked_attention.stages.dtypes import DTYPES, overflow, usual_precision
 
 FORMAT = 1  # of case.json and suite.json; it rises when a key goes or changes its meaning
-AS_GIVEN = ("look", "softcap", "softmax", "dropout", "extra_key", "qk_norm", "sinusoidal", "alibi", "backward", "torch_draws")
+AS_GIVEN = ("look", "source", "softcap", "softmax", "dropout", "extra_key", "qk_norm", "sinusoidal", "alibi", "backward", "torch_draws")
 
 
 def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report: Report) -> dict | None:

@@ -102,6 +102,8 @@ def check_options(raw: dict, options: dict, names: set[str], begins_at: str, fai
         _check_scaling(raw["rotary"]["scaling"], options["rotary"], fail)
     if ("upstream" in names) != (options["backward"] == "given"):
         fail(("backward",), "is `given` if and only if parameters.upstream is there; add the other one")
+    if options["softmax"] == "none" and options["mask"]["fill"] != "-inf":
+        fail(("mask", "fill"), f"is {options['mask']['fill']}, which would be a weight without a softmax; leave it out")
     if options["backward"] and options["softmax"] == "hardmax":
         fail(("backward",), "does not go through hardmax; remove one of them")
 

@@ -17,8 +17,8 @@ from worked_attention.cases.violations import violations
 from worked_attention.cases.words import did_you_mean, kind, short, shown
 
 NAME = re.compile(r"[a-z0-9_]+")
-RESERVED = ("archive", "logs", "studies", "conformance", "judge", "export", "power", "onnx_node_tests")  # folders of results/
-NOT_INHERITED = ("title", "look", "extends", "claims")
+RESERVED = ("archive", "logs", "studies", "conformance", "judge", "export", "power", "onnx_node_tests", "questions")  # folders of results/
+NOT_INHERITED = ("title", "look", "source", "extends", "claims")
 UNLIMITED = {"max_array_mb": math.inf}  # the limits for a suite that was checked before
 
 
@@ -204,7 +204,7 @@ class _Suite:
                 own = {key: value for key, value in self.raw[ancestor].items() if key not in NOT_INHERITED}
                 self.handed_down[ancestor] = self._merge(merged, own, ("cases", ancestor))
             merged = self.handed_down[ancestor]
-        alone = {key: self.raw[name][key] for key in ("title", "look", "claims") if key in self.raw[name]}
+        alone = {key: self.raw[name][key] for key in ("title", "look", "source", "claims") if key in self.raw[name]}
         merged = self._merge(merged, alone, ("cases", name))
 
         def report(where: tuple, message: str) -> None:

@@ -93,10 +93,11 @@ class Map:
         return replace(self, values=self.values[some], hatched=self.hatched[some])
 
 
-def maps(arrays: dict[str, np.ndarray], looks: dict, misprints: dict[str, dict[Index, str]] | None = None) -> list[Map]:
+def maps(case: dict, arrays: dict[str, np.ndarray], looks: dict, misprints: dict[str, dict[Index, str]] | None = None) -> list[Map]:
     """The scores and the weights of a case, as far as it has them.
 
-    arrays: of `qk`, `scaled`, `masked`, `keep` (boolean, True = attend) and `weights`, each [..., H, Lq, Lk], any float dtype.
+    case: resolved. arrays: of `qk`, `scaled`, `masked`, `keep` (boolean, True = attend) and `weights`, each [..., H, Lq, Lk], any float
+    dtype.
     looks: {weights, scores}, names of colour maps. Masked is where `keep` is False or `masked` is -inf. misprints:
     what sources print wrongly, by array and index [B, H, Lq, Lk].
     """
@@ -118,10 +119,19 @@ def maps(arrays: dict[str, np.ndarray], looks: dict, misprints: dict[str, dict[I
         found.append(Map(name, formula, scores, masked, Scale(looks["scores"], -largest, largest), printed))
     if "weights" in arrays:
         weights = arrays["weights"]  # a convention for rows without any key may give masked cells weight: then it is shown
-        found.append(
-            Map("weights", "softmax of each row", weights, masked & (weights == 0), Scale(looks["weights"], 0.0, 1.0), wrong["weights"])
-        )
+        formula, bounded = WEIGHTS[case["softmax"]]
+        largest = np.abs(weights[np.isfinite(weights)]).max(initial=0) or 1.0
+        scale = Scale(looks["weights"], 0.0, 1.0) if bounded else Scale(looks["scores"], -largest, largest)
+        found.append(Map("weights", formula, weights, masked & (weights == 0), scale, wrong["weights"]))
     return found
+
+
+WEIGHTS = {  # by kind of softmax: what the weights are, and whether they are between 0 and 1
+    "plain": ("softmax of each row", True),
+    "plus_one": ("softmax of each row, with 1 more in the denominator", True),
+    "hardmax": ("1 for the first largest score of each row", True),
+    "none": ("the scores themselves, for there is no softmax", False),
+}
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,18 @@ def by_weights(work: Work, name: str) -> list:
 
 
 def by_scores(work: Work, name: str) -> list:
-    """Through the softmax: each weight times how far its gradient lies above the row's weighted mean."""
+    """Through the softmax, or past it."""
+    return BY_SCORES[work.case["softmax"]](work, name)
+
+
+def by_bare_scores(work: Work, name: str) -> list:
+    """Where the scores are the weights, so are their gradients."""
+    words = Words(_("Without a softmax the scores are the weights, so this is d_weights; a blocked score has no gradient."))
+    return [Formula(r"\partial s_{ij} = \partial P_{ij}"), words, *tables(work, name)]
+
+
+def by_softmax(work: Work, name: str) -> list:
+    """Each weight times how far its gradient lies above the row's weighted mean."""
     made = []
     for lead in work.leads(name):
         for i in work.some(work.arrays[name].shape[-2]):
@@ -129,6 +140,9 @@ def by_scores(work: Work, name: str) -> list:
             made.append((work.at(name, lead, i), [Lines(tuple(lines))]))
     formula = Formula(r"\partial s_{ij} = P_{ij} (\partial P_{ij} - \sum_l P_{il} \partial P_{il})")
     return [formula, Words(_("A blocked score has no gradient.")), *folds(made), *tables(work, name)]
+
+
+BY_SCORES = {"plain": by_softmax, "plus_one": by_softmax, "none": by_bare_scores}
 
 
 def before_masks(work: Work, name: str) -> list:

@@ -27,7 +27,13 @@ TITLES = {
     "outputs": N_("Output"),
     "backward": N_("Gradients"),
 }
-KINDS = {"plain": "softmax", "plus_one": "softmax-plus-one", "hardmax": "hardmax"}
+KINDS = {"plain": r"\text{softmax}", "plus_one": r"\text{softmax-plus-one}", "hardmax": r"\text{hardmax}", "none": ""}
+EXPONENTIALS = {
+    "plain": N_("The softmax takes {count:,} exponentials, one for each head, query and key. All arrays take {size:,} bytes."),
+    "plus_one": N_("The softmax takes {count:,} exponentials, one for each head, query and key. All arrays take {size:,} bytes."),
+    "hardmax": N_("Hardmax compares {count:,} scores, one for each head, query and key. All arrays take {size:,} bytes."),
+    "none": N_("Without a softmax, {count:,} scores are weights as they are. All arrays take {size:,} bytes."),
+}
 BEGINNINGS = {
     "x": N_(" The case starts from the inputs x."),
     "qkv": N_(" The case starts from queries, keys and values."),
@@ -108,6 +114,8 @@ def question(work: Work) -> Section:
         blocks.append(Words(words.format(dtype=case["dtype"]), "note"))
     if work.whole and "contexts" in work.arrays:
         blocks.append(flow(work))
+    if case["source"]:
+        blocks.append(Words(_("From: {source}.").format(source=case["source"]), "note"))
     rows = tuple((option, (Cell(value),)) for option, value in settings(case))
     table = Table(_("Settings"), (_("value"),), rows, _("option"))
     return Section(_("The question"), "question", (*blocks, Fold(_("All settings of the case"), (table,))))
@@ -129,7 +137,7 @@ def whole_formula(work: Work) -> str:
     kind = KINDS[case["softmax"]]
     values = " V" if "contexts" in work.arrays else ""
     last = r" W_O^\top" * ("w_o" in work.arrays) + " + b_O" * ("b_o" in work.arrays)
-    return rf"\text{{{kind}}}({scores}){values}" if not last else rf"\text{{concat}}_h(\text{{{kind}}}({scores}){values}){last}"
+    return rf"{kind}({scores}){values}" if not last else rf"\text{{concat}}_h({kind}({scores}){values}){last}"
 
 
 NUMBERS = {1: N_("one"), 2: N_("two"), 3: N_("three"), 4: N_("four"), 5: N_("five"), 6: N_("six")}
@@ -225,10 +233,9 @@ def cost(work: Work) -> Section:
             rows.append((stage, (Cell(told), Cell(f"{total:,}"))))
     if rows:
         blocks.append(Table(_("Multiply-adds"), (_("arithmetic"), _("count")), tuple(rows), _("stage")))
-    exponentials = dims.get("B", 1) * dims["H"] * dims["Lq"] * dims["Lk"]
+    scored = dims.get("B", 1) * dims["H"] * dims["Lq"] * dims["Lk"]
     size = sum(case["bytes"].values())
-    words = _("The softmax takes {exponentials:,} exponentials, one for each head, query and key. All arrays take {size:,} bytes.")
-    blocks.append(Words(words.format(exponentials=exponentials, size=size)))
+    blocks.append(Words(_(EXPONENTIALS[case["softmax"]]).format(count=scored, size=size)))
     return Section(_("Parameters and cost"), "cost", tuple(blocks))
 
 

@@ -115,9 +115,11 @@ def _masked(case: dict, arrays: dict, own: Own) -> np.ndarray:
 
 
 def _weights(case: dict, arrays: dict, own: Own) -> np.ndarray:
-    """0 where a key is masked, 1/n where the n others have one and the same score; a hardmax is what it is."""
+    """0 where a key is masked, 1/n where the n others have one and the same score; a hardmax is what it is, and so is a bare score."""
     if case["softmax"] == "hardmax":
         return decimals(arrays["weights"])
+    if case["softmax"] == "none":
+        return np.where(arrays["masked"] == -np.inf, Decimal(0), own["masked"])
     masked, alone = arrays["masked"], case["softmax"] == "plain" and "sinks" not in arrays
     made = unknown(masked.shape)
     for row in np.ndindex(masked.shape[:-1]):

@@ -19,6 +19,7 @@ FORMULAS = {
     "plain": r"P_{ij} = \frac{e^{s_{ij}}}{\sum_l e^{s_{il}}}",
     "plus_one": r"P_{ij} = \frac{e^{s_{ij}}}{1 + \sum_l e^{s_{il}}}",
     "hardmax": r"P_{ij} = [j = \text{argmax}_l \; s_{il}]",
+    "none": r"P_{ij} = s_{ij}",
 }
 SINKS = r"P_{ij} = \frac{e^{s_{ij}}}{e^{\text{sink}} + \sum_l e^{s_{il}}}"
 EMPTY = {"zero": N_("0 for every key"), "nan": N_("0/0, which is NaN"), "uniform": N_("the same for every key"), "error": N_("an error")}
@@ -38,7 +39,20 @@ def weighed(work: Work, name: str) -> list:
             made.append((work.at(name, lead, i), rows(work, name, (*lead, i))))
     blocked = masked_cells(work) & (work.arrays[name] == 0)
     formula = SINKS if "sinks" in work.arrays else FORMULAS[kind]
-    return [Formula(formula), *folds(made), *tables(work, name, "weights", blocked)]
+    return [Formula(formula), *folds(made), *tables(work, name, MAPS[kind], blocked)]
+
+
+def score_row(work: Work, name: str, row: Index) -> list:
+    """The scores as they are, and what they add up to; a masked key has 0."""
+    seen = [j for j in range(work.arrays[name].shape[-1]) if work.arrays["masked"][(*row, j)] != -np.inf]
+    masked = [work.key(j) for j in range(work.arrays[name].shape[-1]) if j not in seen]
+    blocks = lines(work, name, row, [])
+    if masked:
+        keys = _(", ").join(masked[:KEYS]) + " …" * (len(masked) > KEYS)
+        blocks.append(Words(_("Masked, and so 0: {keys}.").format(keys=keys), "note"))
+    total = math.fsum(work.arrays[name][row].astype(float).tolist())
+    said = _("There is no softmax: each score is the weight and may be below 0. The row adds up to {total}.")
+    return [*blocks, Words(said.format(total=work.free(total).text), "check")]
 
 
 def hardmax_row(work: Work, name: str, row: Index) -> list:
@@ -189,8 +203,14 @@ def dropped(work: Work, name: str) -> list:
             rows = [line(lead, i, j) for j in work.some(work.arrays[name].shape[-1], KEYS)]
             made.append((work.at(name, lead, i), [Lines(tuple(rows))]))
     words = _("Dropout with p = {p:g}: weights that dropout_keep keeps are divided by 1 − p, the others become 0.").format(p=p)
-    return [Formula(r"\frac{P_{ij} \cdot \text{keep}_{ij}}{1 - p}"), Words(words), *folds(made), *tables(work, name, "weights")]
+    return [
+        Formula(r"\frac{P_{ij} \cdot \text{keep}_{ij}}{1 - p}"),
+        Words(words),
+        *folds(made),
+        *tables(work, name, MAPS[work.case["softmax"]]),
+    ]
 
 
-ROWS = {"plain": softmax_row, "plus_one": softmax_row, "hardmax": hardmax_row}
+ROWS = {"plain": softmax_row, "plus_one": softmax_row, "hardmax": hardmax_row, "none": score_row}
+MAPS = {"plain": "weights", "plus_one": "weights", "hardmax": "weights", "none": "scores"}  # colours: from 0 to 1, or around 0
 STEPS: dict[str, Callable[[Work, str], list]] = {"weights": weighed, "dropped": dropped}

@@ -219,7 +219,8 @@ def cells(pair: Pair) -> Relation | None:
             seen = (pair.got != 0) | (right & (np.abs(pair.want) <= pair.close))
             if pair.case["softmax"] == "hardmax":
                 return None
-            made = STAGE["weights"](pair.case, pair.arrays | {"masked": np.where(seen, open_scores, -np.inf)})["weights"]
+            moved = {"keep": seen, "masked": np.where(seen, open_scores, -np.inf)}
+            made = STAGE["weights"](pair.case, pair.arrays | moved)["weights"]
         off = largest_difference(pair.got, made)
         if off > pair.close * size(made) or not pair.enough(int(seen.sum())):
             return None

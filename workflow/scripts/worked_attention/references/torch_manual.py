@@ -80,9 +80,10 @@ def normalised(case: dict, scores: torch.Tensor, sinks: torch.Tensor | None) -> 
 
 
 SOFTMAX = {
-    "plain": normalised,
-    "plus_one": lambda case, scores, sinks: normalised(case, scores, scores.new_zeros(case["heads"])),
-    "hardmax": lambda case, scores, sinks: torch.nn.functional.one_hot(scores.argmax(dim=-1), scores.shape[-1]).to(scores.dtype),
+    "plain": lambda case, scores, sinks, shut: normalised(case, scores, sinks),
+    "plus_one": lambda case, scores, sinks, shut: normalised(case, scores, scores.new_zeros(case["heads"])),
+    "hardmax": lambda case, scores, sinks, shut: torch.nn.functional.one_hot(scores.argmax(dim=-1), scores.shape[-1]).to(scores.dtype),
+    "none": lambda case, scores, sinks, shut: scores.masked_fill(shut, 0),
 }
 
 
@@ -94,11 +95,11 @@ def weights(case: dict, made: dict[str, torch.Tensor], p: dict[str, torch.Tensor
         open_ = made.get("keep", torch.ones_like(shut)) & (made.get("bias", torch.zeros_like(scores)) > -torch.inf)
         shut = shut & ~open_
     empty = shut.all(dim=-1, keepdim=True)
-    if case["softmax"] == "plus_one":
+    if case["softmax"] in ("plus_one", "none"):
         empty = torch.zeros_like(empty)
     elif sinks is not None:
         empty = empty & (sinks == -torch.inf)[:, None, None]
-    found = SOFTMAX[case["softmax"]](case, scores.masked_fill(empty, 0), sinks)
+    found = SOFTMAX[case["softmax"]](case, scores.masked_fill(empty, 0), sinks, shut)
     policy = {"zero": 0.0, "nan": torch.nan, "uniform": 1 / scores.shape[-1], "error": torch.nan}[case["mask"]["empty_row"]]
     return torch.where(empty, policy, found).to(DTYPES[case["dtype"]])
 

@@ -25,7 +25,12 @@ def plain(dp: np.ndarray, p: np.ndarray) -> np.ndarray:
     return p * (dp - (p * dp).sum(axis=-1, keepdims=True))
 
 
-SOFTMAX = {"plain": plain, "plus_one": plain}  # hardmax has no gradient, and a case that asks for it is refused
+def none(dp: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """dS = dP: without a softmax the weights are the scores."""
+    return dp
+
+
+SOFTMAX = {"plain": plain, "plus_one": plain, "none": none}  # hardmax has no gradient, and a case that asks for it is refused
 
 
 def norm(dy: np.ndarray, x: np.ndarray, options: dict, gain: np.ndarray | None) -> np.ndarray:

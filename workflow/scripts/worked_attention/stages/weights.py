@@ -32,16 +32,18 @@ def dropout(weights: np.ndarray, keep: np.ndarray, p: float) -> np.ndarray:
     return rounded(widened(weights) * keep / (1 - p), weights.dtype)
 
 
-KINDS: dict[str, Callable[[dict, np.ndarray, np.ndarray | None], np.ndarray]] = {  # from case, scores and sinks
-    "plain": lambda case, scores, sinks: softmax(scores, sinks),
-    "plus_one": lambda case, scores, sinks: softmax(scores, np.zeros(case["heads"], scores.dtype)),
-    "hardmax": lambda case, scores, sinks: hardmax(scores),
+KINDS: dict[str, Callable[[dict, np.ndarray, np.ndarray | None, np.ndarray], np.ndarray]] = {  # from case, scores, sinks and blocked
+    "plain": lambda case, scores, sinks, blocked: softmax(scores, sinks),
+    "plus_one": lambda case, scores, sinks, blocked: softmax(scores, np.zeros(case["heads"], scores.dtype)),
+    "hardmax": lambda case, scores, sinks, blocked: hardmax(scores),
+    "none": lambda case, scores, sinks, blocked: np.where(blocked, 0, scores),
 }
+NO_EMPTY_ROW = ("plus_one", "none")  # a query that sees no key has weights of 0 by their formula
 EMPTY_ROW = {"zero": lambda keys: 0.0, "nan": lambda keys: np.nan, "uniform": lambda keys: 1 / keys}  # each weight of an empty row
 
 
-def empty_rows(arrays: dict[str, np.ndarray]) -> np.ndarray:
-    """[..., H, Lq, 1]: queries that see no key, for each is blocked or has a bias of -inf. A score that overflows is no blocked one."""
+def blocked_cells(arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """[..., H, Lq, Lk]: keys at -inf that are blocked or have a bias of -inf. A score that overflows is no blocked one."""
     none = arrays["masked"] == -np.inf
     if "qk" in arrays:  # scores that are given are blocked where they are -inf
         blocked = np.zeros(none.shape, bool)
@@ -50,19 +52,21 @@ def empty_rows(arrays: dict[str, np.ndarray]) -> np.ndarray:
         if "bias" in arrays:
             blocked |= arrays["bias"] == -np.inf
         none &= blocked
-    return none.all(axis=-1, keepdims=True)
+    return none
 
 
 def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """`weights` [..., H, Lq, Lk] from what enters the softmax, and `dropped` after dropout, if there is one.
 
     What a query without keys gets is as the case names it (`mask.empty_row`); `error` raises ValueError. With a sink, or with one more
-    in the denominator, its weights are 0 by the formula, unless the sink is -inf, too.
+    in the denominator, its weights are 0 by the formula, unless the sink is -inf, too; as they are without a softmax, where the scores
+    themselves are the weights and a blocked key has 0.
     """
     scores, sinks = arrays["masked"].astype(case["precision"]["softmax"]), arrays.get("sinks")
-    weights = KINDS[case["softmax"]](case, scores, sinks)
-    empty = empty_rows(arrays)
-    if case["softmax"] == "plus_one":
+    blocked = blocked_cells(arrays)
+    weights = KINDS[case["softmax"]](case, scores, sinks, blocked)
+    empty = blocked.all(axis=-1, keepdims=True)
+    if case["softmax"] in NO_EMPTY_ROW:
         empty &= False
     elif sinks is not None:
         empty &= (sinks == -np.inf)[:, None, None]

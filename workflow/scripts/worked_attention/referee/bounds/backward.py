@@ -112,7 +112,12 @@ def softmax_backward(of: Errors, e: dict, m: dict, note) -> None:
     note("masked", np.where(np.isneginf(a["masked"]), 0.0, error))
 
 
-SOFTMAX = {"plain": softmax_backward, "plus_one": softmax_backward}
+def none_backward(of: Errors, e: dict, m: dict, note) -> None:
+    """dS = dP, 0 where blocked."""
+    note("masked", np.where(np.isneginf(of.centre["masked"]), 0.0, e["weights"]))
+
+
+SOFTMAX = {"plain": softmax_backward, "plus_one": softmax_backward, "none": none_backward}
 
 
 def softcap_backward(of: Errors, e: dict, m: dict) -> tuple[np.ndarray, float]:

@@ -4,7 +4,7 @@ import numpy as np
 
 from worked_attention.referee.chain import Arrays, Stage
 from worked_attention.referee.mistakes.entry import Entries
-from worked_attention.referee.mistakes.when import capped, has_gradients, has_norm, masked, plain, rotated
+from worked_attention.referee.mistakes.when import capped, has_gradients, has_norm, masked, plain, rotated, soft, unweighted
 
 entries = Entries("backward")
 mistake = entries.mistake
@@ -49,7 +49,7 @@ def gradient_without_norm(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     "backward",
     "P dP in place of P (dP - sum P dP)",
     "Subtract the row sum of P dP: the softmax couples the scores of a row.",
-    has_gradients("d_masked"),
+    lambda case: has_gradients("d_masked")(case) and soft(case),
 )
 def softmax_gradient_without_sum(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     made = go(case, arrays)
@@ -86,6 +86,16 @@ def weight_gradient_transposed(case: dict, arrays: Arrays, go: Stage) -> Arrays:
 )
 def gradient_without_dropout(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     return go(case, {name: array for name, array in arrays.items() if name != "dropout_keep"})
+
+
+@mistake(
+    "backward",
+    "the gradient of a softmax, where the case has none",
+    "Without a softmax the weights are the scores, and so are their gradients.",
+    lambda case: has_gradients("d_masked")(case) and unweighted(case),
+)
+def softmax_gradient_uncalled(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    return go({**case, "softmax": "plain"}, arrays)
 
 
 @mistake(

@@ -7,7 +7,7 @@ import numpy as np
 from worked_attention.referee.chain import STAGE, Arrays, Stage
 from worked_attention.referee.mistakes.entry import Change, Entries
 from worked_attention.referee.mistakes.masks import cells, filled
-from worked_attention.referee.mistakes.when import as_long, biased, has, has_sinks, heads, masked, plain, soft
+from worked_attention.referee.mistakes.when import as_long, biased, has, has_sinks, heads, masked, plain, soft, unweighted
 from worked_attention.stages.precision import bfloat16
 
 entries = Entries("weights")
@@ -224,6 +224,36 @@ def hardmax_last(case: dict, arrays: Arrays, go: Stage) -> Arrays:
 @mistake("weights", "softmax in place of hardmax", "Hardmax gives 1 to the first largest score.", lambda case: case["softmax"] == "hardmax")
 def softmax_for_hardmax(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     return go({**case, "softmax": "plain"}, arrays)
+
+
+@mistake("weights", "a softmax, where the case has none", "Without a softmax the scores themselves are the weights.", unweighted)
+def softmax_uncalled(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    return go({**case, "softmax": "plain"}, arrays)
+
+
+@mistake("weights", "no softmax: the scores themselves as weights", "Take the softmax of each row, after the mask.", plain)
+def softmax_left_out(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    return go({**case, "softmax": "none"}, arrays)
+
+
+@mistake(
+    "weights",
+    "blocked keys left at what fills them, where no softmax makes it 0",
+    "Without a softmax a blocked key has the weight 0.",
+    lambda case: unweighted(case) and masked(case),
+)
+def blocked_not_zero(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    return _reweighted(case, arrays, go, arrays["masked"])
+
+
+@mistake(
+    "weights",
+    "the scores divided by the number of keys",
+    "Without a softmax the scores themselves are the weights; nothing is divided.",
+    unweighted,
+)
+def scores_averaged(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    return _reweighted(case, arrays, go, go(case, arrays)["weights"] / arrays["masked"].shape[-1])
 
 
 def _dropping(name: str, sentence: str, remedy: str, wrong: Callable[[np.ndarray, np.ndarray, float], np.ndarray]) -> None:

@@ -91,8 +91,16 @@ def has_sinks(case: dict) -> bool:
     return case["softmax"] == "plus_one" or "sinks" in case["shapes"]
 
 
+SOFT = {"plain": True, "plus_one": True, "hardmax": False, "none": False}  # whether weights are quotients of exponentials
+
+
 def soft(case: dict) -> bool:
-    return case["softmax"] != "hardmax"
+    return SOFT[case["softmax"]]
+
+
+def unweighted(case: dict) -> bool:
+    """Cases without a softmax."""
+    return case["softmax"] == "none"
 
 
 def has_gradients(*names: str) -> Callable[[dict], bool]:

@@ -68,7 +68,7 @@ def of_head(case: dict, part: Part) -> tuple[dict[str, Balls], dict[str, Balls]]
     d_weights = matmul(d_contexts, entering(part, "v").T)
     if "dropout_keep" in part:
         d_weights = d_weights * kept(case, part)
-    masked = np.where(closed(part["masked"]), ZERO, of_softmax(part["weights"], d_weights))
+    masked = np.where(closed(part["masked"]), ZERO, SOFTMAX[case["softmax"]](part["weights"], d_weights))
     scaled = np.where(part["keep"], masked, ZERO) if "keep" in part else masked
     if case["softcap"]:
         scaled = scaled * of_softcap(part["capped"], arb(case["softcap"]))
@@ -87,6 +87,14 @@ def of_softmax(p: Balls, gain: Balls) -> Balls:
     e = Dual(p, p)
     whole = Dual(np.full((len(p), 1), ONE), e.slope)
     return ((e * gain).total() / whole).slope
+
+
+def of_scores(p: Balls, gain: Balls) -> Balls:
+    """Slopes [n, Lk] of the loss by the scores where they are the weights: sum of gain * s is linear in s."""
+    return gain
+
+
+SOFTMAX = {"plain": of_softmax, "plus_one": of_softmax, "none": of_scores}
 
 
 def of_softcap(capped: Balls, cap: arb) -> Balls:

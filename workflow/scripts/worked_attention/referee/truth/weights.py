@@ -120,4 +120,9 @@ def _equal(x: Balls, i: int, j: int) -> bool:
     return x[i].is_exact() and x[j].is_exact() and x[i] == x[j]
 
 
-SOFTMAX = {"plain": plain, "plus_one": plus_one, "hardmax": hardmax}
+def none(case: dict, part: Part) -> Balls:
+    """The scores themselves; 0 for a key that is shut out, whose score is -inf."""
+    return np.where(closed(part["masked"]), arb(0), part["masked"])
+
+
+SOFTMAX = {"plain": plain, "plus_one": plus_one, "hardmax": hardmax, "none": none}

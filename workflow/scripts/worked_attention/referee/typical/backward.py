@@ -38,6 +38,14 @@ def softmax(of: Spread) -> None:
     of.settle("d_masked", np.where(np.isneginf(a["masked"]), 0.0, found), 2)
 
 
+def none(of: Spread) -> None:
+    """dS = dP, 0 where blocked."""
+    of.settle("d_masked", np.where(np.isneginf(of.centre["masked"]), 0.0, of.of("d_weights")), 0)
+
+
+SOFTMAX = {"plain": softmax, "plus_one": softmax, "none": none}
+
+
 def softcap(of: Spread) -> None:
     """Blocked scores have no gradient. Softcap multiplies by f = 1 - t^2, t = capped / c."""
     a, cap = of.centre, of.case["softcap"]
@@ -96,7 +104,7 @@ def stage(of: Spread) -> None:
         of.settle("d_weights", found * (a["dropout_keep"] / (1 - case["dropout"])) ** 2, 4)
     else:
         of.settle("d_weights", found)
-    softmax(of)
+    SOFTMAX[case["softmax"]](of)
     softcap(of)
     of.settle("d_qk", case["scale_factor"] ** 2 * of.of("d_scaled"), 3)
     vd, d = of.of("d_qk"), a["d_qk"]

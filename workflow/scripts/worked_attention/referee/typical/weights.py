@@ -54,7 +54,14 @@ def hardmax(of: Spread) -> None:
     of.variance["weights"] = of.stored = np.where(could & unsure, np.inf, 0.0)
 
 
-KINDS = {"plain": softmax, "plus_one": softmax, "hardmax": hardmax}
+def none(of: Spread) -> None:
+    """The variance of the score as it is read; errors of a row do not cancel, so all of it counts as stored."""
+    x = of.centre["masked"]
+    of.settle("weights", np.where(np.isneginf(x), 0.0, of.of("masked") + of.rounding("masked", finite(x))))
+    of.stored = of.of("weights")
+
+
+KINDS = {"plain": softmax, "plus_one": softmax, "hardmax": hardmax, "none": none}
 
 
 def stage(of: Spread) -> None:
