@@ -19,6 +19,8 @@ import pytest
 from conftest import ROOT
 from shipped import shipped
 from test_pages import Text, page_of, written
+from test_questions import page as question_page
+from test_questions import questions
 
 from worked_attention.pages.language import languages, speak
 
@@ -26,6 +28,7 @@ BROWSER = next((found for name in ("chromium", "chromium-browser", "google-chrom
 AXE = os.environ.get("AXE_CORE", "")
 WIDTHS = (360, 1280)
 SHOWN = {"handworked": ["two_heads", "batched"], "masks": ["causal_top_left"], "gradients": ["cross"], "positions": ["rotary_half"]}
+ASKED = ("who_hears_whom", "who_may_connect", "one_query", "shapes_on_the_way", "dot_product", "without_softmax", "without_the_scale")
 HEADS = {"qk": "raw", "scaled": "scaled", "weights": "weights"}  # names of arrays, ours and in the golden file
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
@@ -103,6 +106,10 @@ def pages(built: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
         speak(language)
         path.write_text(page_of(shipped("positions")["cases"]["rotary_half"])[0], "utf-8")
         speak("en")
+    for name in ASKED:
+        found[f"questions/{name}"] = path = folder / f"{name}.html"
+        path.write_text(question_page(questions()[name])[0], "utf-8")
+    found["questions/mistakes"] = built / "results" / "questions" / "three_shape_mistakes.html"
     return found
 
 
@@ -159,7 +166,7 @@ def test_golden_numbers_are_read_back_from_the_page(pages: dict, seen: tuple):
 def test_links_of_a_run_lead_somewhere(built: Path):
     read, results = cache(lambda page: Text(page.read_text("utf-8"))), (built / "results").resolve()
     checked = 0
-    for page in [results / "index.html", *sorted(results.glob("*/pages/*.html"))]:
+    for page in [results / "index.html", *sorted(results.glob("*/pages/*.html")), *sorted(results.glob("questions/*.html"))]:
         for link in read(page).links:
             path, _, anchor = link.partition("#")
             target = page.parent / unquote(path) if path else page

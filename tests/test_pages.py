@@ -349,7 +349,8 @@ ENVIRONMENT |= {"cpu": {"model": None}, "git": {"commit": None, "dirty": None}}
 
 def front_of(suite: dict, errata: list[dict] = (), failures: list[dict] = ()) -> str:
     sections = front_sections(
-        [suite], list(errata), list(failures), ENVIRONMENT, ["studies/mine/exact/reach.csv"], [("counts", "summary.json")]
+        [suite], list(errata), list(failures), ENVIRONMENT, ["studies/mine/exact/reach.csv"], [("counts", "summary.json")],
+        [("Why <so>?", "questions/why.html")], {"And how?": ["masks"]},
     )
     citation = {"authors": [{"name": "Some people"}], "title": "Worked Attention", "version": "1.0.0", "license": "MIT"}
     return renderer(str(TEMPLATE.with_name("index.html.jinja2")))(sections=sections, suites=[suite], citation=citation)

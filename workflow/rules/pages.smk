@@ -2,6 +2,8 @@
 
 All stages of a suite and its comparison -> pages/{case}.html, which needs no network and no script, and pages/{case}.md, the same as text.
 
+Cases that config/questions.yaml names -> results/questions/{question}.html and .md, short pages that answer with their numbers.
+
 All comparisons -> results/index.html, the front page.
 
 One job per suite. Of a case larger than 8 tokens by 8 features the page tells the first query. Snakemake's report has all pages if it
@@ -23,6 +25,7 @@ if plan.config["language"] != "en":
         f"workflow/scripts/worked_attention/pages/locale/{plan.config['language']}/LC_MESSAGES/pages.po"
     )
 PAGE = "workflow/report/page.html.jinja2"
+QUESTION = "workflow/report/question.html.jinja2"
 FRONT_PAGE = "workflow/report/index.html.jinja2"
 ELSEWHERE = ["conformance.svg", "power.csv", "onnx_node_tests/verdicts.txt"]
 
@@ -71,8 +74,40 @@ use rule pages as reported_pages with:
         suite="|".join(SHORT) or "-",
 
 
+rule questions:
+    input:
+        stages=[folder for suite in plan.asked_of for folder in plan.folders(suite)],
+        comparisons=expand("results/{suite}/comparison", suite=plan.asked_of),
+        suites=ancient(expand("config/suites/{suite}.yaml", suite=plan.asked_of)),
+        counted=ancient("config/counted.yaml"),
+        template=ancient(QUESTION),
+    output:
+        report(
+            directory("results/questions"),
+            patterns=["{question}.html"],
+            caption="../report/questions.rst",
+            category="Questions",
+            labels=lambda wildcards: {
+                "question": plan.answered[wildcards.question]["title"]
+            },
+        ),
+    log:
+        "results/logs/questions.log",
+    conda:
+        "../../envs/attention.yaml"
+    params:
+        digits=plan.config["looks"]["digits"],
+        language=plan.config["language"],
+        questions=plan.answered,
+        counts=plan.counted_digest,
+        code=code("questions", QUESTION, *TEMPLATES),
+    script:
+        "../scripts/questions.py"
+
+
 rule front_page:
     input:
+        questions=["results/questions"] if plan.answered else [],
         summary=f"{plan.place}/summary.json",
         environment=f"{plan.place}/environment.json",
         parameters=expand("results/{suite}/parameters", suite=plan.suites),
@@ -96,6 +131,10 @@ rule front_page:
     params:
         language=plan.config["language"],
         beside={name: path for name in ELSEWHERE for path in plan.made(name)},
+        questions={n: q["title"] for n, q in plan.answered.items()},
+        unanswered={
+            q["title"]: q["missing"] for q in plan.questions.values() if q["missing"]
+        },
         code=code("front_page", FRONT_PAGE, "CITATION.cff", *TEMPLATES),
     script:
         "../scripts/front_page.py"

@@ -43,5 +43,6 @@ with logged(snakemake.log[0]):
     beside = always | {_(ELSEWHERE[name]): path for name, path in snakemake.params.beside.items()}
     more = [(words, address(path)) for words, path in beside.items()]
     citation = yaml.safe_load(Path(source.citation).read_text("utf-8"))
-    sections = front_sections(suites, errata, failures, environment, studies, more)
+    questions = [(title, address(f"results/questions/{name}.html")) for name, title in snakemake.params.questions.items()]
+    sections = front_sections(suites, errata, failures, environment, studies, more, questions, snakemake.params.unanswered)
     write_text(Path(snakemake.output[0]), renderer(source.template)(sections=sections, suites=suites, citation=citation))

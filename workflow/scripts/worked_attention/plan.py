@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from worked_attention.cases.questions import COUNTED, load_counted, load_questions
 from worked_attention.cases.strict_yaml import Problem, Problems
 from worked_attention.cases.suites import load_config, load_suites, suites_in
 from worked_attention.cases.words import short
@@ -19,6 +20,7 @@ from worked_attention.stages.catalogue import STAGES
 
 FORWARD = [stage for stage in STAGES if stage != "backward"]
 CONFIG, FOLDER = Path("config/config.yaml"), Path("config/suites")
+QUESTIONS, COUNTED_FILE = Path("config/questions.yaml"), Path("config/counted.yaml")
 
 
 class Plan:
@@ -26,6 +28,7 @@ class Plan:
 
     suites: by name. files: the array files that they read. place: the folder of what stands for all suites of the run. home: that of the
     front page that pages lead back to: of all suites, if there is one. present: the libraries that are installed.
+    questions, counted: the short pages, and the cases that they only count; none in a run of some suites.
     installed: all packages, each with its version. drawn, studied, timed, compared, gradients: the suites
     that have figures, studies, measured costs, references, a stage backward. pairs: each (suite, library) to be compared. noted: the
     folder in which a job that had torch loaded noted what torch says of itself; none if no suite is compared with torch.
@@ -43,6 +46,8 @@ class Plan:
         every = set(suites_in(FOLDER) if usual == "all" else usual) == set(self.suites)
         self.place = "results" if every else "results/some-suites"
         self.home = "results" if Path("results/index.html").exists() else self.place
+        self.counted = load_counted(COUNTED_FILE) if every else {"cases": {}}
+        self.questions = load_questions(QUESTIONS, self.suites | {COUNTED: self.counted}) if every else {}
         self.present, self.installed = present(), installed()
         self.drawn = [name for name, suite in self.suites.items() if suite["figures"]]
         self.studied = [name for name, suite in self.suites.items() if suite["studies"]]
@@ -91,6 +96,26 @@ class Plan:
         for path in self.suites[suite]["files"]:
             said.update(hashlib.sha256(Path(path).read_bytes()).digest())
         return said.hexdigest()[:12]
+
+    def folders(self, suite: str) -> list[str]:
+        """The folders of all stages of a suite."""
+        return [f"results/{suite}/{stage}" for stage in FORWARD] + list(self.backward(suite).values())
+
+    @property
+    def answered(self) -> dict[str, dict]:
+        """What the pages say of which all suites are there, by name: {title, source, blocks}."""
+        return {n: {k: q[k] for k in ("title", "source", "blocks")} for n, q in self.questions.items() if not q["missing"]}
+
+    @property
+    def asked_of(self) -> list[str]:
+        """The suites that these pages take numbers from."""
+        named = {p.suite for name in self.answered for p in self.questions[name]["places"]}
+        return [suite for suite in self.suites if suite in named]
+
+    @property
+    def counted_digest(self) -> str:
+        """A digest of the cases that are only counted."""
+        return hashlib.sha256(json.dumps(self.counted["cases"]).encode()).hexdigest()[:12]
 
     def not_whole(self, suite: str) -> Iterator[tuple[str, str]]:
         """(folder, the first file that it has lost) of each stage of a suite; one that is not there is lost only if what follows is."""

@@ -90,6 +90,13 @@ class Beside:
 
 
 @dataclass(frozen=True)
+class Code:
+    """Lines of a file as they are."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Fold:
     """Blocks that can be folded away under a title."""
 

@@ -17,20 +17,50 @@ SIDE = 84  # of a thumbnail
 TELLING = ("numpy", "torch", "onnx", "onnxruntime", "jax", "python-flint", "snakemake")  # packages that make numbers
 
 
-def front_sections(suites: list[dict], errata: list[dict], failures: list[dict], environment: dict, studies: list[str], more: list) -> list:
+def front_sections(
+    suites: list[dict],
+    errata: list[dict],
+    failures: list[dict],
+    environment: dict,
+    studies: list[str],
+    more: list,
+    questions: list[tuple[str, str]],
+    unanswered: dict[str, list[str]],
+) -> list:
     """The chapters of the front page.
 
     suites: {name, description, cases: [{name, title, comparison, page}], thumbnail: weights [Lq, Lk] or None}. errata, failures: as in
-    summary.json, each with its page. environment: environment.json. studies: tables. more: (words, file). All addresses are relative.
+    summary.json, each with its page. environment: environment.json. studies: tables. more: (words, file). questions: (title, page).
+    unanswered: the suites that a question lacks, by its title. All addresses are relative.
     """
     files = tuple((words, (Cell(at, at),)) for words, at in more)
     return [
         found(suites, errata, failures),
+        *([questions_section(questions, unanswered)] if questions or unanswered else []),
         Section(_("Suites"), "suites", tuple(suite_part(suite) for suite in suites)),
         *([Section(_("Studies"), "studies", (study_table(studies),))] if studies else []),
         Section(_("More"), "more", (Table(_("Other files"), (_("address"),), files, _("what")),)),
         Section(_("How these numbers were made"), "made", (Words(environment_line(environment)),)),
     ]
+
+
+def questions_section(questions: list[tuple[str, str]], unanswered: dict[str, list[str]]) -> Section:
+    """The short pages by their titles, and those that could not be made."""
+    blocks: list = [Words(_("Short pages that answer a question with numbers of the cases below."))]
+    rows = tuple((str(n), (Cell(title, page),)) for n, (title, page) in enumerate(questions, 1))
+    if rows:
+        title = ngettext("{n} question", "{n} questions", len(rows)).format(n=len(rows))
+        blocks.append(Fold(title, (Table("", (_("question"),), rows, _("number")),), len(rows) <= FEW))
+    for title, suites in unanswered.items():
+        blocks.append(
+            Words(
+                _("Not answered, for it needs suites that are not in this run ({suites}): {title}").format(
+                    suites=_(", ").join(suites), title=title
+                ),
+                "note",
+            )
+        )
+    return Section(_("Questions"), "questions", tuple(blocks))
 
 
 def found(suites: list[dict], errata: list[dict], failures: list[dict]) -> Section:

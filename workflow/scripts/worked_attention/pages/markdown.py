@@ -1,8 +1,9 @@
 """A page as Markdown: the same blocks, for code hosts and for diffs. What comes from a suite cannot become markup."""
 
+import re
 from functools import lru_cache, singledispatch
 
-from worked_attention.pages.blocks import Beside, Cell, Fold, Formula, Lines, Part, Picture, Printed, Section, Table, Words, joined
+from worked_attention.pages.blocks import Beside, Cell, Code, Fold, Formula, Lines, Part, Picture, Printed, Section, Table, Words, joined
 from worked_attention.pages.language import _
 
 MARKUP = str.maketrans({letter: "\\" + letter for letter in "\\`*_{}[]<>()#+!|~&$@:"})
@@ -58,6 +59,12 @@ def _words(block: Words) -> str:
 @drawn.register
 def _formula(block: Formula) -> str:
     return f"$$\n{block.tex}\n$$"
+
+
+@drawn.register
+def _code(block: Code) -> str:
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", block.text)), default=0))
+    return f"{fence}\n{block.text.rstrip()}\n{fence}"
 
 
 @drawn.register
