@@ -40,8 +40,9 @@ SHOWN = {  # cases that say, all together, every text that pages of cases have
     "positions": "rotary_yarn_long_betas rotary_after_norm rotary_partial sinusoidal_base",
     "scores": "zero_query_is_nan softcap_by_hand every_bias alibi_relative alibi_key_index",
     "masks": "all_together fill_finfo_min_float16 layer_added empty_row_zero empty_row_uniform empty_row_nan key_add",
-    "softmax": "dropout sinks_and_empty_row plus_one hardmax_tie",
-    "gradients": "grouped appended_keys without_projections rotary_interleaved given dropout finfo_min qk_norm_l2 softcap",
+    "softmax": "dropout sinks_and_empty_row plus_one hardmax_tie none_masked",
+    "gradients": "without_softmax_by_hand grouped appended_keys without_projections rotary_interleaved given dropout finfo_min "
+    "qk_norm_l2 softcap",
 }
 
 

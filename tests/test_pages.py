@@ -349,8 +349,14 @@ ENVIRONMENT |= {"cpu": {"model": None}, "git": {"commit": None, "dirty": None}}
 
 def front_of(suite: dict, errata: list[dict] = (), failures: list[dict] = ()) -> str:
     sections = front_sections(
-        [suite], list(errata), list(failures), ENVIRONMENT, ["studies/mine/exact/reach.csv"], [("counts", "summary.json")],
-        [("Why <so>?", "questions/why.html")], {"And how?": ["masks"]},
+        [suite],
+        list(errata),
+        list(failures),
+        ENVIRONMENT,
+        ["studies/mine/exact/reach.csv"],
+        [("counts", "summary.json")],
+        [("Qwer <qwer>?", "questions/qwer.html")],
+        {"Qwer?": ["mine"]},
     )
     citation = {"authors": [{"name": "Some people"}], "title": "Worked Attention", "version": "1.0.0", "license": "MIT"}
     return renderer(str(TEMPLATE.with_name("index.html.jinja2")))(sections=sections, suites=[suite], citation=citation)
@@ -380,6 +386,7 @@ def test_the_front_page_says_first_what_was_found():
     page = front_of(suite_of("pass", agrees=False), [erratum], [failure])
     assert page.index("1 comparison failed") < page.index("1 of 1 numbers that sources print are wrong") < page.index(">Suites</h2>")
     assert 'href="mine/pages/first.html#weights-0-1"' in page and ">−0.3</s>" in page and "0.5, allowed 1e-12" in page
+    assert 'href="questions/qwer.html">Qwer &lt;qwer&gt;?</a>' in page and "(mine): Qwer?" in page
     assert "&lt;The first&gt;" in page and "<rect" in page and 'href="studies/mine/exact/reach.svg"' in page
     assert "No comparison failed" in front_of(suite_of("pass")) and "1 undecided" in front_of(suite_of("undecided"))
     assert "could not be decided" in front_of(suite_of("undecided")) and "could not be decided" not in front_of(suite_of("pass"))

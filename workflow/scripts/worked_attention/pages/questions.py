@@ -129,7 +129,10 @@ SCORES = ("qk", "scaled", "capped", "masked", "bias")
 
 def numbers(said: dict, sources: Sources) -> list:
     """A table whose cells ask."""
-    rows = tuple((label.replace(" ", "\N{NO-BREAK SPACE}"), tuple(Cell(filled(cell, sources)) for cell in cells)) for label, cells in said["rows"].items())
+    rows = tuple(
+        (label.replace(" ", "\N{NO-BREAK SPACE}"), tuple(Cell(filled(cell, sources)) for cell in cells))
+        for label, cells in said["rows"].items()
+    )
     return [Table(said.get("caption", ""), tuple(said["columns"]), rows)]
 
 
