@@ -91,6 +91,8 @@ def tells(got: np.ndarray, expected: np.ndarray, grain: float) -> bool:
     """Whether `got` is `NEARER` to the right answer, in the root mean square, than to each of SPOILED; those left out that spoil nothing,
     because the right answer is itself 0, constant, and so on, within `grain`."""
     off = np.square(difference(got, expected)).sum()
+    if (NEARER + 2) * np.sqrt(off) < grain:  # by the triangle inequality, for what spoils is off by more than grain
+        return True
     each = tuple(range(1, expected.ndim + 1))  # axes of one answer in a stack of them
     spoils = (difference(np.stack([spoil(expected, expected) for spoil in SPOILED.values()]), expected) > grain).any(each)
     from_spoiled = np.square(difference(np.stack([spoil(expected, got) for spoil in SPOILED.values()]), got)).sum(each)
