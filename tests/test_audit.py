@@ -25,7 +25,7 @@ from worked_attention.stages.whole import from_parameters
 
 FOLDER = ROOT / "config" / "suites"
 CASE = schema("suite")["$defs"]["case"]
-NO_NUMBERS = {"title", "look", "source", "extends", "tokens", "key_tokens", "claims"}  # of a case: what nothing is computed from
+NO_NUMBERS = {"title", "look", "source", "extends", "sweep", "tokens", "key_tokens", "claims"}  # of a case: what nothing is computed from
 ARITHMETIC = (
     "dtype",
     "precision",

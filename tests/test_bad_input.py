@@ -72,7 +72,7 @@ CONFIG = """\
 suites: all
 gates: {float64: 1e-12}
 looks: {digits: 3}
-limits: {max_array_mb: 1, max_truth_mb: 110}
+limits: {max_array_mb: 1, max_truth_mb: 110, max_sweep_cases: 5}
 """
 
 
@@ -100,6 +100,11 @@ def text(*pairs: str) -> str:
 
 def x_is(value: str) -> tuple[str, str]:
     return ("[[1, 2], [3, 4]]", value)
+
+
+def swept(sweep: str, more: str = "") -> tuple[str, str]:
+    """The variant as a sweep, on line 17; `more` follows."""
+    return ("    extends: base\n    heads: 1\n", f"    extends: base\n    sweep: {sweep}\n{more}")
 
 
 def heads_is(value: str) -> tuple[str, str]:
@@ -361,6 +366,97 @@ SUITES = [
     Wrong("claim without values", claim_is("{at: [0]}"), 14, "base", "claims.output", "values is missing"),
     Wrong("claim misspelt", claim_is('[{value: "1"}]'), 14, "base", "claims.output.0.value", "did you mean values?", 2),
     Wrong("claim with no end", claim_is('{at: [0, 0], values: "1e999999999"}'), 14, "base", "claims.output.values", "in quotes"),
+    # sweeps
+    Wrong("sweep, no mapping", swept("[1, 2]"), 17, "variant", "sweep", "is a list, should be a mapping"),
+    Wrong("sweep, empty", swept("{}"), 17, "variant", "sweep", "is empty; give at least one"),
+    Wrong("sweep of nothing", swept("{skip: invalid}"), 17, "variant", "sweep", "lists no option; add one"),
+    Wrong("sweep, no list", swept("{heads: 2}"), 17, "variant", "sweep.heads", "is a number (2), should be a list"),
+    Wrong("sweep, empty list", swept("{heads: []}"), 17, "variant", "sweep.heads", "is empty; give at least one"),
+    Wrong("sweep, choice twice", swept("{scale: [2, 2.0]}"), 17, "variant", "sweep.scale", "names a number (2.0) twice"),
+    Wrong("sweep, unknown rule", swept("{heads: [1, 2], skip: all}"), 17, "variant", "sweep.skip", "should be none or invalid"),
+    Wrong("sweep of titles", swept("{title: [a, b]}"), 17, "variant", "sweep.title", "cannot be swept"),
+    Wrong(
+        "sweep of a part of what is swept", swept("{rotary: [null], rotary.base: [1]}"), 17, "variant", "sweep.rotary.base", "lies within"
+    ),
+    Wrong(
+        "sweep, too many",
+        swept("{heads: [1, 2], scale: [1, 2, 3]}"),
+        17,
+        "variant",
+        "sweep",
+        "6 cases, more than limits.max_sweep_cases = 5",
+    ),
+    Wrong("sweep, unclear word", swept("{heads: [1, no]}"), 17, "variant", "sweep.heads.1", "no changes its meaning between YAML versions"),
+    Wrong("sweep, unknown option", swept("{hedas: [1, 2]}"), 17, "variant_hedas_1", "hedas", "did you mean heads?"),
+    Wrong("sweep, unknown part", swept("{sizes.dk: [1, 2]}"), 17, "variant_dk_1", "sizes.dk", "did you mean d_k?"),
+    Wrong("sweep, in a number", swept("{heads.more: [1]}"), 17, "variant_more_1", "heads", "is a mapping, should be a whole number"),
+    Wrong("sweep, unknown kind", swept("{softmax: [plain, plus_two]}"), 17, "variant_softmax_plus_two", "softmax", "should be plain or"),
+    Wrong(
+        "sweep, unknown kind, skipped",
+        swept("{softmax: [plain, plus_two], skip: invalid}"),
+        17,
+        "variant_softmax_plus_two",
+        "softmax",
+        "should be plain or",
+    ),
+    Wrong(
+        "sweep, no sense",
+        swept("{scale: [1, none], heads: [1, 3]}"),
+        17,
+        "variant_scale_1_heads_3",
+        "heads",
+        "use a divisor of 2 (in the combination scale: 1, heads: 3)",
+    ),
+    Wrong(
+        "sweep, a choice that never makes sense",
+        swept("{scale: [1, none], heads: [1, 3], skip: invalid}"),
+        17,
+        "variant_scale_1_heads_3",
+        "heads",
+        "no case is left with heads: 3 (in the combination scale: 1, heads: 3)",
+    ),
+    Wrong(
+        "sweep, name of a case",
+        swept("{heads: [1]}", "  variant_heads_1: {extends: base}\n"),
+        17,
+        "variant",
+        "sweep",
+        "called variant_heads_1",
+    ),
+    Wrong("sweep, one name", swept("{tokens: [[a, b], [A, B]]}"), 17, "variant", "sweep", "as is that of tokens: a b"),
+    Wrong(
+        "sweep, long name",
+        ("variant:\n    extends: base\n    heads: 1", f"{'v' * 95}:\n    sweep: {{heads: [1]}}"),
+        16,
+        "v" * 95,
+        "sweep",
+        "have 103 letters",
+    ),
+    Wrong(
+        "sweep extended",
+        swept("{heads: [1, 2]}", "  last: {extends: variant}\n"),
+        18,
+        "last",
+        "extends",
+        "is a sweep and no case; extend one",
+    ),
+    Wrong(
+        "sweep in a circle",
+        ("extends: base\n    heads: 1", "extends: variant_heads_1\n    sweep: {heads: [1, 2]}"),
+        16,
+        "variant_heads_1",
+        "extends",
+        "circle",
+    ),
+    Wrong(
+        "sweep, a skipped case extended",
+        swept("{heads: [1, 2], sizes.d_k: [null, 1], skip: invalid}", "  last: {extends: variant_heads_1_d_k_1, heads: 2}\n"),
+        18,
+        "last",
+        "extends",
+        "variant_heads_1_d_k_1 is skipped: has shape",
+    ),
+    Wrong("sweep, a slip in its case", swept("{heads: [1, 2]}\n    hedas: 2"), 18, "variant_heads_1", "hedas", "did you mean heads?"),
     # files of parameters, made by `broken_files`
     Wrong("missing file", x_is("{file: missing.npy}"), 7, "base", "parameters.x.file", "is not there; it is looked for in config/suites"),
     Wrong("no file name", x_is("{file: ''}"), 7, "base", "parameters.x.file", "is not there"),
@@ -419,6 +515,7 @@ CONFIGS = [
     Wrong("gates a number", ("{float64: 1e-12}", "1e-12"), 2, None, "gates", "should be a mapping"),
     Wrong("digits too many", ("digits: 3", "digits: 13"), 3, None, "looks.digits", "is 13, should be at most 12"),
     Wrong("digits 3.0", ("digits: 3", "digits: 3.0"), 3, None, "looks.digits", "should be a whole number"),
+    Wrong("no cases of a sweep", ("max_sweep_cases: 5", "max_sweep_cases: 0"), 4, None, "limits.max_sweep_cases", "should be at least 1"),
     Wrong("limit zero", ("max_array_mb: 1", "max_array_mb: 0"), 4, None, "limits.max_array_mb", "should be more than 0"),
     Wrong(
         "archive with NUL", CONFIG + 'archive: "a\\0.zip"\n', 5, None, "archive", "(a\\x00.zip), should be text without line ends and other"

@@ -13,7 +13,14 @@ from worked_attention.cases.resolve import resolve
 
 SCHEMA = yaml.safe_load((ROOT / "workflow/scripts/worked_attention/schemas/suite.schema.yaml").read_text("utf-8"))["$defs"]
 OPTIONS = SCHEMA["case"]["properties"]
-ELSEWHERE = {"extends", "sizes", "positions", "parameters", "claims"}  # merged; `dims`; `query_positions`, ...; as given; a list
+ELSEWHERE = {
+    "extends",
+    "sweep",
+    "sizes",
+    "positions",
+    "parameters",
+    "claims",
+}  # merged; written out; `dims`; `query_positions`, ...; as given; a list
 LIMITS = {"max_array_mb": 256}
 SUITES = sorted((ROOT / "config" / "suites").glob("*.yaml"))
 HEADS = {"q_heads": [[[1, 0, 2, 1]]], "k_heads": [[[1, 0, 2, 1]]], "v_heads": [[[1, 0, 2, 1]]]}

@@ -172,7 +172,7 @@ def test_an_array_without_a_step_is_refused(cases: dict, monkeypatch: pytest.Mon
 
 def test_every_option_is_told():
     known = set(schema("suite")["$defs"]["case"]["properties"])
-    elsewhere = {"title", "look", "source", "extends", "tokens", "key_tokens", "sizes", "parameters", "claims", "positions"}
+    elsewhere = {"title", "look", "source", "extends", "sweep", "tokens", "key_tokens", "sizes", "parameters", "claims", "positions"}
     assert set(OPTIONS) | elsewhere == known
     assert not set(OPTIONS) & elsewhere
 

@@ -59,7 +59,7 @@ def test_norm_of_the_jacobian_is_that_of_the_matrix():
 
 def test_without_scale_the_softmax_saturates():
     rows = {row["case"]: row for row in tables.entropy(fitting("entropy", suite("scaling")), array)}
-    root, none, linear = (rows[f"{kind}_256"] for kind in ("root", "unscaled", "linear"))
+    root, none, linear = (rows[f"normal_d_k_256_scale_{kind}"] for kind in ("1_sqrt_d_k", "none", "1_d_k"))
     assert none["entropy"] < 0.5 < root["entropy"] < linear["entropy"] <= linear["entropy_at_most"] == pytest.approx(np.log(32))
     assert none["largest_weight"] > 0.8 > root["largest_weight"] > linear["largest_weight"] >= 1 / 32
     assert none["jacobian_norm"] < linear["jacobian_norm"] < root["jacobian_norm"]
@@ -152,14 +152,14 @@ def test_bounds_hold_and_are_sharp():
     }
     assert worst["bfloat16", "projections"] > 0.9 and worst["float16", "projections"] > 0.9  # one rounding, and its bound is that
     assert all(worst[dtype, "projections"] > 0.1 and worst[dtype, "outputs"] > 1e-3 for dtype in ("float64", "float32"))
-    found = {row["evaluation"]: row["error"] for row in rows if (row["case"], row["stage"]) == ("float32_128", "outputs")}
+    found = {row["evaluation"]: row["error"] for row in rows if (row["case"], row["stage"]) == ("layer_dtype_float32_lq_128", "outputs")}
     assert found["pairwise"] < found["blocked"] < found["sequential"]  # as their constants are: log n, 2 sqrt n, n
 
 
 def test_an_evaluation_that_is_not_honest_lies_beyond_its_bound(monkeypatch):
     monkeypatch.setitem(evaluations.SUMS, "sequential", lambda terms: evaluations.sequential(terms[:-1]))
     monkeypatch.setitem(evaluations.SUMS, "blocked", lambda terms: evaluations.blocked(terms) * np.float32(1 + 1e-5))
-    cases = {name: case for name, case in suite("rounding").items() if name == "float32_8"}
+    cases = {name: case for name, case in suite("rounding").items() if name == "layer_dtype_float32_lq_8"}
     rows = tables.rounding(fitting("rounding", cases), array)
     for evaluation, honest in (("ours", True), ("pairwise", True), ("sequential", False), ("blocked", False)):
         assert (max(row["ratio"] for row in rows if row["evaluation"] == evaluation) <= 1) == honest

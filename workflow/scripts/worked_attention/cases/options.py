@@ -54,6 +54,7 @@ DESCRIBING = (
     "look",
     "source",
     "extends",
+    "sweep",
     "tokens",
     "key_tokens",
     "sizes",

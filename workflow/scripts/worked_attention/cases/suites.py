@@ -1,4 +1,4 @@
-"""From config/ to fully resolved cases: read, check against the schemas, follow `extends`, resolve.
+"""From config/ to fully resolved cases: read, check against the schemas, write sweeps out, follow `extends`, resolve.
 
 Everything wrong with the config and with all its suites is collected and raised at once as `Problems`.
 """
@@ -13,6 +13,7 @@ from worked_attention.cases.fitting import STUDIES, fitting
 from worked_attention.cases.options import filled, schema
 from worked_attention.cases.resolve import FORMAT, resolve
 from worked_attention.cases.strict_yaml import LARGEST_INTEGER, Document, Problem, Problems, read_plain
+from worked_attention.cases.sweeps import Combination, expanded
 from worked_attention.cases.violations import violations
 from worked_attention.cases.words import did_you_mean, kind, short, shown
 
@@ -97,7 +98,8 @@ def load_suites(config: dict, folder: Path) -> dict[str, dict]:
 
 
 def load_suite(path: Path, limits: dict) -> dict:
-    """One suite: {format, name, description, figures: [case], studies: [study], files: [parameter files], cases: {name: resolved case}}.
+    """One suite: {format, name, description, figures: [case], studies: [study], files: [parameter files], cases: {name: resolved case},
+    skipped: {name: why}}, the last being combinations of sweeps that are no cases.
 
     `limits` is the config's. Raises `Problems`.
     """
@@ -114,6 +116,9 @@ class _Suite:
     def __init__(self, document: Document, path: Path, limits: dict):
         self.document, self.problems = document, list(document.problems)
         self.handed_down: dict[str, dict] = {}  # what a case hands down to those that extend it, by name
+        self.swept: dict[str, Combination] = {}  # the cases that sweeps make, by name
+        self.skipped: dict[str, tuple[tuple, str]] = {}  # of these, those that make no sense: where, and why
+        self.told: set[tuple] = set()  # line, field and message of each problem
         data = document.data
         if not NAME.fullmatch(path.stem):
             self._report((), f"the name {path.stem} should have only small letters, digits and _; rename the file")
@@ -124,14 +129,18 @@ class _Suite:
             self._report(where, message)
         self.raw = data.get("cases")
         self.raw = {n: c for n, c in self.raw.items() if isinstance(c, dict)} if isinstance(self.raw, dict) else {}
+        unread = {problem.case for problem in document.problems}
+        self.raw = {name: case for name, case in self.raw.items() if name not in unread or "sweep" not in case}
+        self.raw, self.swept = expanded(self.raw, limits.get("max_sweep_cases", math.inf), self._report)
         cases = {name: self._case(name, path, limits) for name in self.raw}
+        cases = self._left(cases)
         whole = filled(schema("suite"), data)
         if whole["references"] != "none":
             self._check_truth(cases, limits)
         figures, studies = whole["figures"], whole["studies"]
         for i, name in enumerate(figures if isinstance(figures, list) else []):
-            if name not in self.raw:
-                self._report(("figures", i), f"no case {name} in this suite{did_you_mean(name, self.raw)}")
+            if name not in cases:
+                self._report(("figures", i), f"no case {name} in this suite{did_you_mean(name, cases)}")
         for i, study in enumerate([] if self.problems else studies):
             if not fitting(study, cases):
                 self._report(("studies", i), f"no case of this suite fits {study}: it needs {STUDIES[study][0]}")
@@ -147,7 +156,32 @@ class _Suite:
                 "references": whole["references"],
                 "files": sorted({(path.parent / file).as_posix() for file in files}),
                 "cases": cases,
+                "skipped": {name: ": ".join(filter(None, (_dotted(where), why))) for name, (where, why) in self.skipped.items()},
             }
+
+    def _left(self, cases: dict[str, dict | None]) -> dict[str, dict | None]:
+        """The cases without those that a sweep skips; each but the first of a sweep extends the first that is left.
+
+        A choice that stands in no case that is left is a slip, and so is a case that extends one that is not.
+        """
+        left = {name: case for name, case in cases.items() if name not in self.skipped}
+        standing = {choice for name in left if name in self.swept for choice in self._chosen(name)}
+        for name, (where, why) in self.skipped.items():
+            if lost := [choice for choice in self._chosen(name) if choice not in standing]:
+                standing |= set(lost)
+                why = f"{why}; no case is left with {self.swept[name].said(lost[0][1])}"
+                self._report(("cases", name, *where), why, self._lineage(name))
+        first: dict[str, str] = {}
+        for name, case in left.items():
+            if case and case["extends"] in self.skipped:
+                self._report(("cases", name, "extends"), f"{case['extends']} is skipped: {self.skipped[case['extends']][1]}")
+            if case and name in self.swept and first.setdefault(self.swept[name].sweep, name) != name:
+                case["extends"] = first[self.swept[name].sweep]
+        return left
+
+    def _chosen(self, name: str) -> list[tuple[str, str, int]]:
+        """(sweep, option, place in its list) of each choice of a case of a sweep."""
+        return [(self.swept[name].sweep, option, place) for option, (place, _) in self.swept[name].chosen.items()]
 
     def _check_truth(self, cases: dict[str, dict | None], limits: dict) -> None:
         """Whether the exact numbers of a case need more memory than they may; who sets no such limit asks for none of them."""
@@ -159,17 +193,26 @@ class _Suite:
 
     def _report(self, where: tuple, message: str, lineage: list[str] | None = None) -> None:
         """Note a problem at `where`; for a case, on the line of the case of its `lineage` that says it."""
-        case, field = None, where
+        case, field, places = None, where, [where]
         if len(where) > 1 and where[0] == "cases":
             case, field = where[1], where[2:]
-        places = [("cases", name, *field) for name in lineage or []] + [where]
+            places = [place for name in [*(lineage or []), case] for place in self._places(name, field)]
         place = next((p for p in places if self.document.has(p)), None)
         if place is None:  # say it where the nearest thing around it stands
-            place = next((p for p in places if field and self.document.has(p[:3])), where)
-        problem = Problem(self.document.name, self.document.line(place), case, _dotted(field), message)
-        again = any((p.line, p.field, p.message) == (problem.line, problem.field, message) for p in self.problems)
-        if not again and not _said(problem, self.document.problems):
+            place = next((p for p in places if field and self.document.has(p[:3])), places[-1])
+        line, again = self.document.line(place), len(self.told)
+        self.told.add((line, field, message))
+        if case in self.swept:
+            message += f" (in the combination {self.swept[case]})"
+        problem = Problem(self.document.name, line, case, _dotted(field), message)
+        if len(self.told) > again and not _said(problem, self.document.problems):
             self.problems.append(problem)
+
+    def _places(self, name: str, field: tuple) -> list[tuple]:
+        """Where the file may say what a case has at `field`: in the case; for one of a sweep, among the choices, then in its case."""
+        if name not in self.swept:
+            return [("cases", name, *field)]
+        return [("cases", self.swept[name].sweep, *place) for place in self.swept[name].places(field)]
 
     def _lineage(self, name: str) -> list[str] | None:
         """The case, the one it extends, and so on; None if a link is wrong (which is reported)."""
@@ -182,7 +225,10 @@ class _Suite:
                 return None
             if parent not in self.raw:
                 others = [other for other in self.raw if other not in lineage]
-                self._report(where, f"no case {short(parent)} in this suite{did_you_mean(parent, others)}")
+                if made := next((other for other, combination in self.swept.items() if combination.sweep == parent), None):
+                    self._report(where, f"{short(parent)} is a sweep and no case; extend one of its cases, such as {made}")
+                else:
+                    self._report(where, f"no case {short(parent)} in this suite{did_you_mean(parent, others)}")
                 return None
             if parent in seen:
                 circle = lineage[lineage.index(parent) :]
@@ -202,7 +248,8 @@ class _Suite:
         for ancestor in reversed(lineage):
             if ancestor not in self.handed_down:
                 own = {key: value for key, value in self.raw[ancestor].items() if key not in NOT_INHERITED}
-                self.handed_down[ancestor] = self._merge(merged, own, ("cases", ancestor))
+                merged = self._merge(merged, own, ("cases", ancestor))
+                self.handed_down[ancestor] = self.swept[ancestor].applied(merged) if ancestor in self.swept else merged
             merged = self.handed_down[ancestor]
         alone = {key: self.raw[name][key] for key in ("title", "look", "source", "claims") if key in self.raw[name]}
         merged = self._merge(merged, alone, ("cases", name))
@@ -217,8 +264,11 @@ class _Suite:
         unread = {problem.case for problem in self.document.problems}
         if wrong or len(self.problems) > before or not unread.isdisjoint(lineage):
             return None
-        case = resolve(merged, path.stem, name, path.parent, limits, report)
-        return case and {**case, "extends": lineage[1] if len(lineage) > 1 else None}
+        combination = self.swept.get(name)
+        skip = (lambda where, why: self.skipped.setdefault(name, (where, why))) if combination and combination.skip else None
+        case = resolve(merged, path.stem, name, path.parent, limits, skip or report)
+        sweep = combination and {"name": combination.sweep, "choices": combination.choices}
+        return case and {**case, "extends": lineage[1] if len(lineage) > 1 else None, "sweep": sweep}
 
     def _merge(self, base: dict, change: dict, where: tuple) -> dict:
         """`change` over `base`: mappings of a case key by key, all else replaced whole; null removes."""
