@@ -89,6 +89,7 @@ ALIKE = {  # kinds that are another option's, or that no route branches on but t
     "rotary.angles": "dtype",
     "mask.window.align": "mask.causal",
     "extra_key": None,  # a zero key or none
+    "sweep.skip": None,  # the loader leaves cases out or not
 }
 
 

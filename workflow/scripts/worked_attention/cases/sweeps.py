@@ -10,11 +10,12 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from worked_attention.cases.options import schema
+from worked_attention.cases.options import filled, schema
 from worked_attention.cases.violations import violations
 from worked_attention.cases.words import short
 
 UNSWEPT = ("title", "look", "extends", "claims", "sweep")  # what each case of a sweep has of its own, or all have alike
+SKIPS = {"none": False, "invalid": True}  # by kind of `skip`: whether combinations that make no sense are left out
 LONGEST = 32  # letters of a choice in a name; a longer one is counted in its list
 
 
@@ -101,12 +102,13 @@ def expanded(raw: dict[str, dict], most: float, report: Callable[[tuple, str], N
 
 def _combinations(name: str, sweep: Any, most: float, report: Callable[[tuple, str], None]) -> list[Combination]:
     """Every combination of a sweep, the choices of the last option next to each other; none if something is wrong."""
-    wrong = list(violations(schema("suite")["$defs"]["case"]["properties"]["sweep"], sweep)) or list(_nonsense(sweep, most))
+    rule = schema("suite")["$defs"]["case"]["properties"]["sweep"]
+    wrong = list(violations(rule, sweep)) or list(_nonsense(sweep, most))
     for where, message in wrong:
         report(("cases", name, "sweep", *where), message)
     if wrong:
         return []
-    options, skip = _options(sweep), sweep.get("skip") == "invalid"
+    options, skip = _options(sweep), SKIPS[filled(rule, sweep)["skip"]]
     return [
         Combination(name, dict(zip(options, chosen, strict=True)), skip)
         for chosen in product(*(enumerate(choices) for choices in options.values()))
