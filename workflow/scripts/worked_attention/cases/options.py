@@ -49,6 +49,7 @@ def filled(block: dict, given: dict) -> dict:
     return whole
 
 
+NOT_INHERITED = ("title", "look", "source", "extends", "claims")  # what each case says for itself
 DESCRIBING = (
     "title",
     "look",

@@ -10,7 +10,7 @@ from typing import Any
 
 from worked_attention.cases.costs import truth_megabytes
 from worked_attention.cases.fitting import STUDIES, fitting
-from worked_attention.cases.options import filled, schema
+from worked_attention.cases.options import NOT_INHERITED, filled, schema
 from worked_attention.cases.resolve import FORMAT, resolve
 from worked_attention.cases.strict_yaml import LARGEST_INTEGER, Document, Problem, Problems, read_plain
 from worked_attention.cases.sweeps import Combination, expanded
@@ -19,7 +19,6 @@ from worked_attention.cases.words import did_you_mean, kind, short, shown
 
 NAME = re.compile(r"[a-z0-9_]+")
 RESERVED = ("archive", "logs", "studies", "conformance", "judge", "export", "power", "onnx_node_tests", "questions")  # folders of results/
-NOT_INHERITED = ("title", "look", "source", "extends", "claims")
 UNLIMITED = {"max_array_mb": math.inf}  # the limits for a suite that was checked before
 
 

@@ -10,11 +10,11 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from worked_attention.cases.options import filled, schema
+from worked_attention.cases.options import NOT_INHERITED, filled, schema
 from worked_attention.cases.violations import violations
 from worked_attention.cases.words import short
 
-UNSWEPT = ("title", "look", "extends", "claims", "sweep")  # what each case of a sweep has of its own, or all have alike
+UNSWEPT = (*NOT_INHERITED, "sweep")  # what all cases of a sweep have alike, or each of its own
 SKIPS = {"none": False, "invalid": True}  # by kind of `skip`: whether combinations that make no sense are left out
 LONGEST = 32  # letters of a choice in a name; a longer one is counted in its list
 
