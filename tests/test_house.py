@@ -328,7 +328,7 @@ def rooms() -> dict[str, set[str]]:
         room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         for name in imported(path):
             parts = name.split(".")
-            if parts[0] == "worked_attention" and len(parts) > 1 and parts[1] != room:
+            if parts[0] == "worked_attention" and len(parts) > 1 and parts[1] not in (room, "__version__"):
                 found.setdefault(room, set()).add(parts[1])
     return found
 
