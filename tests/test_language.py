@@ -1,5 +1,6 @@
 """Pages in every language: no text is left out of a catalogue, every translation fits its text, and the numbers are the same."""
 
+import ast
 import os
 import re
 import runpy
@@ -14,6 +15,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+import test_questions
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
 from conftest import ROOT, run
@@ -115,6 +117,27 @@ def test_a_new_text_is_noticed_in_code_and_in_templates():
     texts = {message.id for message in MESSAGES["extracted"]() if message.id}
     assert {"What is given", "Scores", ("{n} case", "{n} cases"), "On this page"} <= texts
     assert any(str(text).startswith("Each stage is computed in float64 from the submission's own arrays") for text in texts)
+
+
+def hidden(source: str) -> list[str]:
+    """Texts that are said inside an f-string, where the extraction does not find them, or that are one themselves."""
+    tree = ast.parse(source)
+    within = [
+        node for whole in ast.walk(tree) if isinstance(whole, ast.JoinedStr) for node in ast.walk(whole) if isinstance(node, ast.Call)
+    ]
+    said = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") in MESSAGES["KEYWORDS"]]
+    wrong = [node for node in said if any(isinstance(of, ast.JoinedStr) for of in node.args)]
+    wrong += [node for node in within if node in said and any(isinstance(of, ast.Constant) for of in node.args)]
+    return [ast.unparse(node) for node in wrong]
+
+
+@pytest.mark.parametrize("source", sorted(path for path in MESSAGES["SOURCES"] if path.suffix == ".py"), ids=lambda path: path.stem)
+def test_every_text_can_be_found(source: Path):
+    assert hidden(source.read_text("utf-8")) == []
+
+
+def test_a_text_that_cannot_be_found_is_named():
+    assert hidden("f\"{_('x')} y\"") == ["_('x')"] and hidden('_(f"{x}")') == ["_(f'{x}')"] and hidden('f"{_(x)}"; _("y")') == []
 
 
 def test_words_of_verdicts_are_closed_tables():
@@ -296,6 +319,25 @@ def test_the_other_pages_do_so_too(language: str, page, speaking):
     left = {word: said for said in words(other) for word in latin(said) - allowed}
     assert not left
     assert "{" not in "".join(words(other)) and "%(" not in "".join(words(other))
+
+
+@pytest.mark.parametrize("language", TRANSLATED)
+def test_pages_of_questions_do_so_too(language: str, speaking):
+    for question in test_questions.questions().values():
+        if question["missing"]:
+            continue
+        speaking("en")
+        page, text = test_questions.page(question)
+        speaking(language)
+        other, other_text = test_questions.page(question)
+        assert numbers(words(page)) == numbers(words(other)) and numbers([text]) == numbers([other_text]), question["title"]
+        suites = {place.suite: test_questions.COUNTED if place.suite == "counted" else shipped(place.suite) for place in question["places"]}
+        cases = [suites[place.suite]["cases"][place.case] for place in question["places"]]
+        places = (
+            "articles pages html counted def judged refused"  # in addresses, code, and answers of the judge that stand in for real ones
+        )
+        left = left_in_english(language, (other, other_text), question, places, *cases)
+        assert not left, (question["title"], left)
 
 
 # Choosing one

@@ -114,7 +114,8 @@ def pooling(work: Work) -> Picture:
         for j, (s, w, v) in enumerate(zip(scores, weights, vectors, strict=True))
     )
     caption = _("Query {query} asks every key; lines to the context are as thick as the weights.").format(query=query)
-    return Picture(svg(width, height + 6, f"{caption} {told}. {_('Context: {context}.').format(context=context)}", parts), caption)
+    mixed = _("Context: {context}.").format(context=context)
+    return Picture(svg(width, height + 6, f"{caption} {told}. {mixed}", parts), caption)
 
 
 def boxes(work: Work) -> Picture:
