@@ -310,7 +310,7 @@ LEARNS_FROM = {  # which rooms of the package a room may import; none runs back
     "references": {"stages"},
     "drawing": set(),
     "referee": {"cases", "stages"},
-    "studies": {"drawing", "files", "referee", "stages"},
+    "studies": {"cases", "drawing", "files", "referee", "stages"},
     "conformance": {"files", "references", "stages"},
     "plan": {"cases", "files", "pages", "references", "stages"},
     "command": {"cases", "files", "referee", "stages"},

@@ -77,6 +77,25 @@ def test_summary(summary: dict) -> None:
         assert counts == {"pass": 6} or counts == {"not installed": 6} and reference not in ("truth", *TORCH)
 
 
+def test_a_row_for_every_case(built: Path, summary: dict) -> None:
+    table = strict(built / "results" / "cases.json")
+    rows = {(row["suite"], row["case"]): row for row in table["cases"]}
+    assert list(rows) == [(suite, case) for suite, cases in CASES.items() for case in cases] and table["format"] == 1
+    for (suite, case), row in rows.items():
+        references = comparison(built, suite, case)["references"]
+        assert list(row) == list(table["columns"])
+        assert {name: row[f"{name}.verdict"] for name in references} == {name: result["verdict"] for name, result in references.items()}
+        assert row["truth.max_abs"] == max(array["max_abs"] for array in references["truth"]["arrays"].values())
+        weights = np.load(built / "results" / suite / "weights" / case / "weights.npy").astype(float)
+        assert row["largest_weight"] == weights.max() and row["entropy"] == pytest.approx(
+            -np.mean(np.sum(weights * np.log(weights), axis=-1))
+        )
+    assert sum(row["errata"] for row in rows.values()) == len(summary["errata"])
+    text = (built / "results" / "cases.csv").read_text("utf-8-sig").splitlines()
+    assert len(text) == 1 + len(rows) and text[0] == ",".join(table["columns"])
+    assert 'href="cases.csv"' in (built / "results" / "index.html").read_text("utf-8")
+
+
 def test_errata(summary: dict) -> None:
     found = [(erratum["suite"], erratum["case"], erratum["array"]) for erratum in summary["errata"]]
     assert found.count(("tutorial", "figure_1_2", "weights")) == 8

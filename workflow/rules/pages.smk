@@ -109,6 +109,7 @@ rule front_page:
     input:
         questions=["results/questions"] if plan.answered else [],
         summary=f"{plan.place}/summary.json",
+        cases=f"{plan.place}/cases.csv",
         environment=f"{plan.place}/environment.json",
         parameters=expand("results/{suite}/parameters", suite=plan.suites),
         weights=expand("results/{suite}/weights", suite=plan.suites),

@@ -39,7 +39,12 @@ with logged(snakemake.log[0]):
     summary, environment = read_json(source.summary), read_json(source.environment)
     errata, failures = ([paged(entry, entry["suite"], entry["case"]) for entry in summary[key]] for key in ("errata", "failures"))
     studies = [address(path) for folder in source.studies for path in sorted(Path(folder).glob("*.csv"))]
-    always = {_("all counts"): source.summary, _("machine and packages"): source.environment, _("what lies where"): "results/README.md"}
+    always = {
+        _("all counts"): source.summary,
+        _("a row for every case"): source.cases,
+        _("machine and packages"): source.environment,
+        _("what lies where"): "results/README.md",
+    }
     beside = always | {_(ELSEWHERE[name]): path for name, path in snakemake.params.beside.items()}
     more = [(words, address(path)) for words, path in beside.items()]
     citation = yaml.safe_load(Path(source.citation).read_text("utf-8"))

@@ -1,11 +1,22 @@
-"""Rule summary: every comparison of every suite in one JSON and one text table."""
+"""Rule summary: every comparison of every suite in one JSON and one text table, and a table with a row for every case."""
 
 from pathlib import Path
 
-from worked_attention.files.artifacts import logged, write_json, write_text
+from worked_attention.cases.columns import columns
+from worked_attention.files.artifacts import FORMAT, logged, read_array, read_json, read_suite, write_json, write_text
 from worked_attention.files.summary import summarise, table
+from worked_attention.studies.cases import row, spreadsheet
 
 with logged(snakemake.log[0]):
-    summary = summarise([Path(folder) for folder in snakemake.input.comparisons])
-    write_json(Path(snakemake.output.json), summary)
-    write_text(Path(snakemake.output.text), table(summary, Path(snakemake.output.json).with_name("index.html").as_posix()))
+    source, output = snakemake.input, snakemake.output
+    suites, rows = {}, []
+    for parameters, weights, comparison in zip(source.parameters, source.weights, source.comparisons, strict=True):
+        suite, cases = read_suite(parameters)
+        compared = {case["name"]: read_json(Path(comparison, f"{case['name']}.json")) for case in cases}
+        suites[suite["name"]] = [compared[name] for name in sorted(compared)]
+        rows += [row(case, read_array(Path(weights, case["name"], "weights.npy")), compared[case["name"]]) for case in cases]
+    summary = summarise(suites)
+    write_json(Path(output.json), summary)
+    write_text(Path(output.text), table(summary, Path(output.json).with_name("index.html").as_posix()))
+    write_json(Path(output.cases), {"format": FORMAT, "columns": columns(), "cases": rows})
+    write_text(Path(output.spreadsheet), spreadsheet(rows))

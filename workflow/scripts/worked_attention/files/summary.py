@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
-from worked_attention.files.artifacts import FORMAT, read_json
+from worked_attention.files.artifacts import FORMAT
 
 VERDICTS = {  # of a reference on a case: the word in the JSON, and that above the column of a table
     "pass": "passed",
@@ -23,14 +22,13 @@ COLUMNS: dict[str, Callable[[dict], object]] = {  # of the table of suites: what
 }
 
 
-def summarise(folders: list[Path]) -> dict:
-    """From the comparison folders of the suites to the summary.
+def summarise(suites: dict[str, list[dict]]) -> dict:
+    """From the comparisons of the cases of each suite, by its name, to the summary.
 
     {format, suites: {suite: {cases, claims: {checked, errata}, references: {name: {verdict: count}}}}, errata: [...], failures: [...]}.
     """
     summary: dict = {"format": FORMAT, "suites": {}, "errata": [], "failures": []}
-    for folder in folders:
-        comparisons = [read_json(path) for path in sorted(folder.glob("*.json"))]
+    for suite, comparisons in suites.items():
         claims = [claim for comparison in comparisons for claim in comparison["claims"]]
         verdicts: dict[str, Counter] = {}
         for comparison in comparisons:
@@ -43,7 +41,7 @@ def summarise(folders: list[Path]) -> dict:
                 if first := result["first_divergence"]:
                     measured = {k: v for k, v in result["arrays"][first["array"]].items() if k != "verdict"}
                     summary["failures"].append({**where, "reference": reference, **first, **measured})
-        summary["suites"][folder.parent.name] = {
+        summary["suites"][suite] = {
             "cases": len(comparisons),
             "claims": {"checked": len(claims), "errata": sum(not claim["agrees"] for claim in claims)},
             "references": {reference: dict(sorted(counts.items())) for reference, counts in verdicts.items()},

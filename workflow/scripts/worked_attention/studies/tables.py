@@ -11,6 +11,7 @@ from worked_attention.referee.bounds.contracts import roundoffs
 from worked_attention.referee.bounds.whole import bounds, centres
 from worked_attention.referee.truth.whole import truth
 from worked_attention.stages.dtypes import DTYPES
+from worked_attention.studies.cases import row_entropy
 from worked_attention.studies.evaluations import evaluations
 
 Arrays = Callable[[dict, str], np.ndarray]  # (case, "stage/array") -> the array
@@ -97,11 +98,6 @@ def variance(cases: list[dict], arrays: Arrays) -> list[dict]:
             }
         )
     return rows
-
-
-def row_entropy(p: np.ndarray) -> np.ndarray:
-    """-sum p ln p [...] of weights p [..., Lk]; 0 ln 0 is 0."""
-    return -(p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)
 
 
 def jacobian_norm(p: np.ndarray) -> np.ndarray:
