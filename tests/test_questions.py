@@ -168,6 +168,12 @@ def test_every_word_and_block_has_its_answer():
     assert asked("d_k of counted/base").word == "d_k"
 
 
+def test_the_guide_names_every_block_and_word():
+    guide = (CONFIG / "README.md").read_text("utf-8").partition("## Questions")[2].partition("\n## ")[0]
+    unsaid = [word for word in [*pages.BLOCKS, *WORDS] if word and f"`{word}`" not in guide and f"`{{{word} of " not in guide]
+    assert guide and not unsaid
+
+
 def squares(drawn: Picture, look: str) -> int:
     return len(re.findall(rf'<rect [^>]*style="{look}', drawn.svg))
 
