@@ -9,6 +9,7 @@ from pathlib import Path
 from conftest import run, with_suites
 
 from worked_attention.conformance.matrix import CONTRACTS, SHORT, patterns, picture, table, verdicts
+from worked_attention.drawing.style import FAMILIES
 from worked_attention.referee.bounds.contracts import CONTRACTS as NAMED
 from worked_attention.stages.dtypes import DTYPES
 
@@ -65,7 +66,8 @@ def test_picture_is_well_formed_and_names_what_a_masked_row_becomes():
     words = "\n".join(ElementTree.fromstring(drawn).itertext()).split("\n")
     assert {"NaN", "0", "row and 1 more", *SHORT.values()} <= set(words)
     assert "has &lt;no&gt; softcap &amp; more" in drawn
-    assert drawn == picture(FOUND)
+    assert "Rows: 1, of 2 cases; those of a suite with the same verdicts share one. Left out: 1, in which all do the same." in words
+    assert drawn == picture(FOUND) and f'font-family="{FAMILIES}"' in drawn
 
 
 def test_every_dtype_and_contract_has_a_sign():

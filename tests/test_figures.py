@@ -6,8 +6,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from shipped import shipped
 
 from worked_attention.drawing import heatmaps
+from worked_attention.stages.whole import compute
 
 PLAIN = {"softmax": "plain"}
 LOOKS = {"digits": 3, "dpi": 60, "weights": "Blues", "scores": "RdBu_r"}
@@ -272,3 +274,35 @@ def test_a_missing_letter_is_taken_from_another_font():
     alone = [heatmaps._outline(letter, heatmaps.REGULAR)[0] for letter in "a我b"]
     assert found is not heatmaps.REGULAR and len(points) == sum(map(len, alone))
     assert points[:, 0].max() > 2 * alone[0][:, 0].max()
+
+
+ALL = ["outputs", "contexts", "weights", "scores", "projections"]
+
+
+def test_other_stages_are_drawn_if_they_are_named(written):
+    """In the order of the formulas, whatever the order in the config; what a source prints wrongly is struck there, too."""
+    case = shipped("handworked")["cases"]["two_heads"]
+    arrays, looks = compute(case), {**LOOKS, "digits": 4, "stages": ALL}
+    drawn = heatmaps.chosen(case, arrays, looks, {"output": {(0, 0, 0, 1): "9.99"}})
+    assert [m.name for m in drawn] == ["q_heads", "k_heads", "v_heads", "scaled scores", "weights", "contexts", "output"]
+    heatmaps.case_figure(case, drawn, looks)
+    for name in ("q_heads", "contexts", "output", "weights"):
+        for value in arrays[name].ravel().tolist():
+            assert heatmaps.rounded(value, 4).replace("-", "−") in written
+    assert written.count("9.99") == 1 and written.count("all heads") == 1 and "column" in written and "x3" in written
+    written.clear()
+    heatmaps.case_figure(case, heatmaps.chosen(case, arrays, {**looks, "stages": ["contexts"]}), looks)
+    assert "contexts" in written and "q_heads" not in written and "weights" not in written
+
+
+def test_keys_and_values_of_a_cache_have_the_names_of_new_keys():
+    case = next(case for case in shipped("cache")["cases"].values() if case["dims"]["Lp"] and case["dims"].get("B"))
+    q, k, v, *_ = heatmaps.chosen(case, compute(case), {**LOOKS, "stages": ["projections"]})
+    assert len(q.rows) == q.values.shape[2] and k.rows == v.rows == case["key_tokens"][case["dims"]["Lp"] :][: k.values.shape[2]]
+    assert len(k.rows) == k.values.shape[2] and q.values.shape[:2] == (case["dims"]["B"], case["heads"])
+
+
+def test_without_a_softmax_weights_have_a_scale_around_0():
+    case = shipped("softmax")["cases"]["none_masked"]
+    m = heatmaps.maps(case, compute(case), LOOKS)[1]
+    assert m.scale.low == -m.scale.high == -max(abs(compute(case)["weights"]).max(), 0) and m.scale.colours == LOOKS["scores"]

@@ -14,6 +14,7 @@ import yaml
 from conftest import ROOT
 
 from imports import modules
+from worked_attention.cases.questions import load_questions
 from worked_attention.cases.strict_yaml import Document
 from worked_attention.cases.suites import RESERVED, load_config, load_suite
 from worked_attention.references.registry import LIBRARIES
@@ -232,6 +233,10 @@ def examples() -> list:
 def test_examples_of_the_guide_load(example: str, tmp_path: Path):
     limits = {"max_array_mb": 256}
     path = tmp_path / "example.yaml"
+    if "blocks:" in example:  # a question
+        path.write_text(f"questions:\n{example}", "utf-8")
+        assert load_questions(path, {"handworked": load_suite(ROOT / "config" / "suites" / "handworked.yaml", limits)})
+        return
     if example.startswith("  "):  # a case to be added to a suite that is there
         example = (ROOT / "config" / "suites" / "handworked.yaml").read_text("utf-8") + example
     path.write_text(example, "utf-8")
@@ -311,7 +316,7 @@ LEARNS_FROM = {  # which rooms of the package a room may import; none runs back
     "drawing": set(),
     "referee": {"cases", "stages"},
     "studies": {"cases", "drawing", "files", "referee", "stages"},
-    "conformance": {"files", "references", "stages"},
+    "conformance": {"drawing", "files", "references", "stages"},
     "plan": {"cases", "files", "pages", "references", "stages"},
     "command": {"cases", "files", "referee", "stages"},
     "pytest_plugin": {"cases", "referee", "stages"},

@@ -1,6 +1,6 @@
-"""What people look at: each case's scaled scores and weights, and a suite's weights at a glance.
+"""What people look at: each case's scaled scores and weights, or what `looks.stages` names, and a suite's weights at a glance.
 
-parameters, scores, weights -> figures/{case}.svg and .png, overview.svg and .png
+parameters, scores, weights (and the stages that are drawn besides) -> figures/{case}.svg and .png, overview.svg and .png
 
 One job per suite; suites with `figures: none` have no such job.
 """
@@ -8,6 +8,13 @@ One job per suite; suites with `figures: none` have no such job.
 
 rule figures:
     input:
+        unpack(
+            lambda wildcards: {
+                stage: f"results/{wildcards.suite}/{stage}"
+                for stage in plan.config["looks"]["stages"]
+                if stage not in ("scores", "weights")
+            }
+        ),
         parameters="results/{suite}/parameters",
         scores="results/{suite}/scores",
         weights="results/{suite}/weights",

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from worked_attention.drawing.heatmaps import case_figure, maps, overview_figure, write_png, write_svg
+from worked_attention.drawing.heatmaps import case_figure, chosen, maps, overview_figure, write_png, write_svg
 from worked_attention.files.artifacts import logged, read_arrays, read_suite, write_bytes
 from worked_attention.referee.claims import check_claim
 
@@ -14,13 +14,15 @@ def save(figure, path: Path, dpi: int) -> None:
 
 
 def misprints(claims: list[dict], arrays: dict) -> dict[str, dict[tuple, str]]:
-    """What sources print wrongly of the arrays [..., H, Lq, Lk], by array and index [B, H, Lq, Lk]."""
+    """What sources print wrongly of the arrays, by array and index [B, H, row, column]; the output is of all heads."""
     found: dict = {}
-    for claim in [claim for claim in claims if claim["array"] in arrays]:
+    for claim in [claim for claim in claims if claim["array"] in arrays and arrays[claim["array"]].ndim > 1]:
         array = arrays[claim["array"]]
         wrong = [value for value in check_claim(claim, array) if not value["agrees"]]
-        batch = (0,) * (4 - array.ndim)
-        found.setdefault(claim["array"], {}).update({(*batch, *value["index"]): value["printed"].replace("-", "−") for value in wrong})
+        for value in wrong:
+            *lead, row, column = value["index"]
+            lead = [*lead, 0] if claim["array"] == "output" else lead
+            found.setdefault(claim["array"], {})[(*(0,) * (2 - len(lead)), *lead, row, column)] = value["printed"].replace("-", "−")
     return found
 
 
@@ -30,8 +32,10 @@ with logged(snakemake.log[0]):  # noqa: F821
     cases = [case for case in cases if case["name"] in suite["figures"]]
     at_a_glance = []
     for case in cases:
-        arrays = read_arrays(Path(source.scores, case["name"])) | read_arrays(Path(source.weights, case["name"]))
-        shown = maps(case, arrays, looks, misprints(case["claims"], arrays))
-        save(case_figure(case, shown, looks), Path(snakemake.output.figures, case["name"]), looks["dpi"])  # noqa: F821
-        at_a_glance += [(case, m) for m in shown if m.name == "weights"]
+        arrays: dict = {}
+        for folder in [folder for name, folder in source.items() if name != "parameters"]:
+            arrays |= read_arrays(Path(folder, case["name"]))
+        wrong = misprints(case["claims"], arrays)
+        save(case_figure(case, chosen(case, arrays, looks, wrong), looks), Path(snakemake.output.figures, case["name"]), looks["dpi"])  # noqa: F821
+        at_a_glance += [(case, m) for m in maps(case, arrays, looks, wrong) if m.name == "weights"]
     save(overview_figure(suite, at_a_glance), Path(snakemake.output.overview).with_suffix(""), looks["dpi"])  # noqa: F821

@@ -4,6 +4,7 @@ import csv
 import io
 from xml.sax.saxutils import escape, quoteattr
 
+from worked_attention.drawing.style import FAMILIES, GREY
 from worked_attention.references.registry import LIBRARIES, packages
 
 LOOKS = {  # colour and sign of each verdict
@@ -89,8 +90,8 @@ def picture(found: dict) -> str:
             _text(_left(i) + WIDE / 2, y + 12, word),
         ]
     y += 2 * ROW
-    suite = None
-    for cells, cases in patterns(found):
+    suite, rows = None, patterns(found)
+    for cells, cases in rows:
         if cases[0]["suite"] != suite:
             suite = cases[0]["suite"]
             parts.append(_text(MARGIN, y + 13, suite, bold=True, middle=False))
@@ -110,9 +111,16 @@ def picture(found: dict) -> str:
         parts += [_box(_left(i), y, CELL, colour, words), _text(_left(i) + CELL / 2, y + 12, sign)]
         parts.append(_text(_left(i) + CELL + 4, y + 12, words, middle=False, grey=True))
     parts.append(_text(MARGIN, y + 13, "More in the tooltips and the CSV", middle=False, grey=True))
+    y += ROW
+    drawn = sum(len(cases) for _, cases in rows)
+    told = (
+        f"Rows: {len(rows)}, of {drawn} cases; those of a suite with the same verdicts share one. Left out: {len(found['cases']) - drawn}, "
+    )
+    told += "in which all do the same."
+    parts.append(_text(MARGIN, y + 13, told, middle=False, grey=True))
     width, height = _left(max(len(names), len(legend))) + MARGIN, y + ROW + MARGIN
     start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-    return "\n".join([f'{start} font-family="DejaVu Sans, sans-serif" font-size="11">', _background(), *parts, "</svg>"]) + "\n"
+    return "\n".join([f'{start} font-family="{FAMILIES}" font-size="11">', _background(), *parts, "</svg>"]) + "\n"
 
 
 def _cell(x: int, y: int, where: str, dtype: str, cell: dict) -> list[str]:
@@ -137,5 +145,5 @@ def _box(x: int, y: int, width: int, colour: str, tip: str) -> str:
 
 
 def _text(x: float, y: float, words: str, bold: bool = False, grey: bool = False, middle: bool = True, tip: str = "") -> str:
-    looks = ' font-weight="bold"' * bold + ' fill="#555555"' * grey + ' text-anchor="middle"' * middle + ' pointer-events="none"' * middle
+    looks = ' font-weight="bold"' * bold + f' fill="{GREY}"' * grey + ' text-anchor="middle"' * middle + ' pointer-events="none"' * middle
     return f'<text x="{x:g}" y="{y}"{looks}>{f"<title>{escape(tip)}</title>" if tip else ""}{escape(words)}</text>'

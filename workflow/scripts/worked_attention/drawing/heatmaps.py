@@ -9,6 +9,7 @@ stay text, which can be searched, copied and read aloud, and for which a browser
 import math
 import sys
 import textwrap
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_UP, Decimal
@@ -32,6 +33,9 @@ from matplotlib.path import Path as Outline
 from matplotlib.textpath import text_to_path
 from PIL import Image
 
+from worked_attention.drawing.style import FAMILIES, GREY, INK, MASKED
+
+warnings.filterwarnings("ignore", r"Glyph \d+ ")  # of letters that no font has; a figure says so itself, once
 matplotlib.rcdefaults()  # the same figures whatever a user's own matplotlibrc says
 matplotlib.rcParams.update({"svg.hashsalt": "attention", "svg.fonttype": "none", "hatch.linewidth": 0.5})
 FONTS = Path(matplotlib.get_data_path(), "fonts", "ttf")  # named by file, so that no other DejaVu of the machine is taken
@@ -43,8 +47,6 @@ PANEL, SMALL, NAMES = 2.6, 1.2, 1.8  # inches: longer side of a panel without di
 MARGIN, GAP, LINE = 0.2, 0.3, 0.19  # inches: page edge, space between panels, height of a line of text
 EM, MIDDLE = 0.6 / 72, 0.36 / 72  # inches per point of size: width of a usual letter, half the height of a digit
 BAR = 0.4  # inches: least height of a colour bar
-FAMILIES = "DejaVu Sans, Verdana, Noto Sans, Noto Sans CJK TC, PingFang TC, Microsoft JhengHei, sans-serif"  # of words in SVG
-INK, GREY, MASKED = "black", "#555555", "#eeeeee"
 
 
 def rounded(value: float, digits: int) -> str:
@@ -78,7 +80,10 @@ class Scale:
 
 @dataclass(frozen=True)
 class Map:
-    """One kind of heatmap of a case: `values` and where they are `hatched`, both [B, H, Lq, Lk], and what is `printed` wrongly there."""
+    """One kind of heatmap of a case: `values` and where they are `hatched`, [B, H, rows, columns], and what is `printed` wrongly there.
+
+    rows, columns: their names, of the queries and keys where they are None. sides: what rows and columns are. panel: what each is one of.
+    """
 
     name: str
     formula: str
@@ -86,6 +91,10 @@ class Map:
     hatched: np.ndarray
     scale: Scale
     printed: dict[Index, str] = field(default_factory=dict)
+    rows: list[str] | None = None
+    columns: list[str] | None = None
+    sides: tuple[str, str] = ("query i", "key j")
+    panel: str = "head {}"
 
     def first(self, sequences: int) -> "Map":
         """As much of it as is drawn."""
@@ -124,6 +133,50 @@ def maps(case: dict, arrays: dict[str, np.ndarray], looks: dict, misprints: dict
         scale = Scale(looks["weights"], 0.0, 1.0) if bounded else Scale(looks["scores"], -largest, largest)
         found.append(Map("weights", formula, weights, masked & (weights == 0), scale, wrong["weights"]))
     return found
+
+
+TABLES = {  # by stage, what else can be drawn: arrays, what they are, whose rows they have, what one panel is
+    "projections": (
+        ("q_heads", "queries of each head", "tokens", "head {}"),
+        ("k_heads", "keys of each head", "new keys", "head {}"),
+        ("v_heads", "values of each head", "new keys", "head {}"),
+    ),
+    "scores": (),
+    "weights": (),
+    "contexts": (("contexts", "weights × values", "tokens", "head {}"),),
+    "outputs": (("output", "the heads side by side, through the output weight", "tokens", "all heads"),),
+}
+
+
+def chosen(case: dict, arrays: dict[str, np.ndarray], looks: dict, misprints: dict[str, dict[Index, str]] | None = None) -> list[Map]:
+    """Everything that `looks["stages"]` names, as far as the case has it, in the order of the stages.
+
+    case, arrays, looks, misprints: as for `maps`, with the arrays of these stages.
+    """
+    both = {"scores": [], "weights": []}
+    for m in maps(case, arrays, looks, misprints):
+        both["weights" if m.name == "weights" else "scores"].append(m)
+    found = []
+    for stage, tables in TABLES.items():
+        if stage in looks["stages"]:
+            made = [table(case, arrays, looks, misprints or {}, *entry) for entry in tables if entry[0] in arrays]
+            found += both.get(stage, made)
+    return found
+
+
+def table(case: dict, arrays: dict, looks: dict, misprints: dict, name: str, formula: str, whose: str, panel: str) -> Map:
+    """An array of tokens by columns, one panel for each head or one for all, on a scale of its own around 0."""
+    array = arrays[name].astype(float)
+    lead = (-1, 1) if panel == "all heads" else (-1, array.shape[-3])
+    values = array.reshape(*lead, *array.shape[-2:])
+    past = case["dims"]["Lp"]
+    names = {"tokens": case["tokens"], "new keys": case["key_tokens"][past:]}[whose]
+    largest = np.abs(values[np.isfinite(values)]).max(initial=0) or 1.0
+    columns = [str(n) for n in range(values.shape[-1])]
+    side = "query i" if whose == "tokens" else "key j"
+    scale = Scale(looks["scores"], -largest, largest)
+    none = np.zeros(values.shape, bool)
+    return Map(name, formula, values, none, scale, misprints.get(name, {}), names, columns, (side, "column"), panel)
 
 
 WEIGHTS = {  # by kind of softmax: what the weights are, and whether they are between 0 and 1
@@ -196,7 +249,7 @@ def font_of(letter: str, font: FontProperties) -> FontProperties | None:
 @lru_cache
 def _system_fonts() -> list[str]:
     """Fonts of the system in a fixed order, those for Chinese, Japanese and Korean first; looked for only where a letter is missing."""
-    return sorted(findSystemFonts(), key=lambda path: ("CJK" not in path, path))
+    return sorted(findSystemFonts(), key=lambda path: ("CJK" not in path, "Regular" not in path, path))
 
 
 @lru_cache
@@ -233,7 +286,8 @@ def _names(tokens: list[str], most: int = 12) -> list[str]:
 def _grid(case: dict, shown: list[Map], digits: int) -> Grid:
     """Cells wide enough for their digits, or small ones without."""
     heads, queries, keys = shown[0].values.shape[1:]
-    names = _names(case["tokens"][:queries]), _names(case["key_tokens"][:keys])
+    rows, columns = shown[0].rows or case["tokens"], shown[0].columns or case["key_tokens"]
+    names = _names(rows[:queries]), _names(columns[:keys])
     if max(queries, keys) <= TOKENS_WITH_DIGITS:
         longest = max((rounded(value, digits) for m in shown for value in m.values[~m.hatched].tolist() or [0.0]), key=len)
         width = max(0.46, _width([longest]) + 0.15)
@@ -389,36 +443,36 @@ def _some(names: list[str], space: float) -> range:
 
 
 def case_figure(case: dict, whole: list[Map], looks: dict) -> Figure:
-    """Scaled scores above weights, one column per head; both again for each sequence of a batch.
+    """Each map below the one before, one column per head; all again for each sequence of a batch.
 
-    case: as in case.json. whole: its `maps`. looks: {digits, ...}, decimals in the cells.
+    case: as in case.json. whole: its maps, as `chosen` gives them. looks: {digits, ...}, decimals in the cells.
     """
     shown = [m.first(SEQUENCES) for m in whole]
     page = Page()
     if not shown:
         width = 5.0
         return page.cut(width, _heading(page, case, "no scores and no weights", width) + MARGIN)
-    grid = _grid(case, shown, looks["digits"])
-    sequences, heads = shown[0].values.shape[:2]
-    left = MARGIN + LINE + grid.left
-    bar = left + heads * (grid.width + GAP) - GAP + 0.15
+    scored = [m for m in shown if m.rows is None]  # maps of queries by keys have one grid
+    grids = [_grid(case, [m] if m.rows else scored, looks["digits"]) for m in shown]
+    left = MARGIN + LINE + max(grid.left for grid in grids)
+    bar = left + max(m.values.shape[1] * (grid.width + GAP) for m, grid in zip(shown, grids, strict=True)) - GAP + 0.15
     width = max(4.8, bar + 0.25 + _width([rounded(m.scale.low, looks["digits"]) for m in shown]) + MARGIN)
-    y = _heading(page, case, " and ".join(m.name for m in shown), width)
-    for sequence in range(sequences):
+    y = _heading(page, case, " and ".join(filter(None, [", ".join(m.name for m in shown[:-1]), shown[-1].name])), width)
+    for sequence in range(shown[0].values.shape[0]):
         if case["dims"].get("B"):
             page.text(MARGIN, y + LINE, f"sequence {sequence}", 10, 0, BOLD)
             y += 1.5 * LINE
-        for m in shown:
+        for m, grid in zip(shown, grids, strict=True):
             page.text(left, y + LINE, m.name, 9, 0, BOLD)
             page.text(left + _width([m.name], 9, BOLD) + 0.12, y + LINE, m.formula, 8, 0, color=GREY)
             y += 3.5 * LINE + grid.above
-            for head in range(heads):
+            for head in range(m.values.shape[1]):
                 x = left + head * (grid.width + GAP)
-                page.text(x + grid.width / 2, y - grid.above - 1.3 * LINE, f"head {head}", 9)
-                page.text(x + grid.width / 2, y - grid.above - 0.4 * LINE, "key j", 7.5, color=GREY)
+                page.text(x + grid.width / 2, y - grid.above - 1.3 * LINE, m.panel.format(head), 9)
+                page.text(x + grid.width / 2, y - grid.above - 0.4 * LINE, m.sides[1], 7.5, color=GREY)
                 page.panel(x, y, m, (sequence, head), grid)
             page.queries(left, y, grid)
-            page.text(MARGIN + LINE / 2, y + grid.height / 2, "query i", 7.5, color=GREY, upright=True)
+            page.text(MARGIN + LINE / 2, y + grid.height / 2, m.sides[0], 7.5, color=GREY, upright=True)
             page.colour_bar(bar, y, max(grid.height, BAR), m.scale, looks["digits"])
             y += max(grid.height, BAR) + 0.1
     y += LINE
@@ -438,8 +492,11 @@ def _notes(whole: list[Map], shown: list[Map]) -> list[str]:
     """What a reader must know to read the figure right: hatching, and what is not drawn."""
     notes = ["Hatched cells are masked."] if any(m.hatched.any() for m in shown) else []
     notes += ["Struck is what the source prints; above it stands what is right."] if any(m.printed for m in shown) else []
-    axes = zip(("sequences", "heads", "queries", "keys"), shown[0].values.shape, whole[0].values.shape, strict=True)
-    missing = [f"the first {n} of {all_of_them} {axis}" for axis, n, all_of_them in axes if n < all_of_them]
+    missing: dict[str, None] = {}
+    for m, all_of_it in zip(shown, whole, strict=True):
+        words = ("sequences", "heads", "queries", "keys") if m.rows is None else ("sequences", "heads", "rows", "columns")
+        axes = zip(words, m.values.shape, all_of_it.values.shape, strict=True)
+        missing |= dict.fromkeys(f"the first {n} of {of} {axis}" for axis, n, of in axes if n < of)
     return notes + ([f"Drawn: {', '.join(missing)}."] if missing else [])
 
 
@@ -495,6 +552,10 @@ def overview_figure(suite: dict, cases: list[tuple[dict, Map]]) -> Figure:
     y += LINE
     if any(m.hatched.any() for _, m in rows):
         y = page.paragraph(y, "Hatched cells are masked.", width, 7.5, color=GREY)
+    bare = [case["name"] for case, m in rows if m.scale.low]
+    if bare:
+        words = f"Without a softmax, so on scales of their own, around 0: {', '.join(bare)}."
+        y = page.paragraph(y, words, width, 7.5, color=GREY)
     for note in _boxes_note(page):
         y = page.paragraph(y, note, width, 7.5, color=GREY)
     if len(cases) > CASES:

@@ -3,7 +3,8 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from worked_attention.drawing.heatmaps import GREY  # plots also sets what makes figures the same everywhere
+from worked_attention.drawing import heatmaps  # noqa: F401, it sets what makes figures the same everywhere
+from worked_attention.drawing.style import GREY
 from worked_attention.studies.tables import series
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito: told apart without red and green
