@@ -20,7 +20,9 @@ from worked_attention.pages.language import CATALOGUES  # noqa: E402
 from worked_attention.stages.catalogue import CATALOGUE  # noqa: E402
 
 SCRIPTS, TEMPLATES = ROOT / "workflow" / "scripts", ROOT / "workflow" / "report"
-SOURCES = [*SCRIPTS.glob("worked_attention/pages/*.py"), SCRIPTS / "front_page.py", *TEMPLATES.glob("*.jinja2")]
+ROOMS = ("pages", "worksheets")
+SOURCES = [path for room in ROOMS for path in SCRIPTS.glob(f"worked_attention/{room}/*.py")]
+SOURCES += [SCRIPTS / "front_page.py", *TEMPLATES.glob("*.jinja2")]
 KEYWORDS = {"_": None, "N_": None, "ngettext": (1, 2), "gettext": None}  # the last is what a trans block says
 TEMPLATE_OPTIONS = {"newstyle_gettext": "true", "trim_blocks": "true", "trimmed": "true", "silent": "false"}
 MEANINGS = "workflow/scripts/worked_attention/stages/catalogue.py"

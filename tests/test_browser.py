@@ -21,6 +21,7 @@ from shipped import shipped
 from test_pages import Text, page_of, written
 from test_questions import page as question_page
 from test_questions import questions
+from test_worksheets import ALL, pages_of, sheet_of
 
 from worked_attention.pages.language import languages, speak
 
@@ -110,6 +111,9 @@ def pages(built: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
         found[f"questions/{name}"] = path = folder / f"{name}.html"
         path.write_text(question_page(questions()[name])[0], "utf-8")
     found["questions/mistakes"] = built / "results" / "questions" / "three_shape_mistakes.html"
+    for key in (False, True):
+        found[f"worksheet {key}"] = path = folder / f"worksheet_{key}.html"
+        path.write_text(pages_of(sheet_of("masks/causal_top_left", **ALL), key)[0], "utf-8")
     return found
 
 

@@ -246,10 +246,13 @@ def test_examples_of_the_guide_load(example: str, tmp_path: Path):
         assert load_config(path, {})
 
 
+ON_THE_COMMAND_LINE = {"archive", "keep_going", "submission", "contract", "case", "sheets", "answers"}
+
+
 def test_shipped_config_says_every_default():
     schema = Document(ROOT / "workflow" / "scripts" / "worked_attention" / "schemas" / "config.schema.yaml", "config").data
     path = ROOT / "config" / "config.yaml"
-    assert set(Document(path, "config").data) == set(schema["properties"]) - {"archive", "keep_going", "submission", "contract"}
+    assert set(Document(path, "config").data) == set(schema["properties"]) - ON_THE_COMMAND_LINE
     config = load_config(path, {})
     for key, (rule, _) in TABLES["walk"](schema):
         value = config
@@ -321,6 +324,7 @@ LEARNS_FROM = {  # which rooms of the package a room may import; none runs back
     "command": {"cases", "files", "referee", "stages"},
     "pytest_plugin": {"cases", "referee", "stages"},
     "pages": {"cases", "stages"},
+    "worksheets": {"cases", "files", "pages", "referee", "stages"},
     "terminal": set(),
 }
 PACKAGE = SCRIPTS / "worked_attention"

@@ -26,6 +26,7 @@ from worked_attention.referee.typical import weights as typical_weights
 from worked_attention.references import torch_manual, torch_tools
 from worked_attention.stages import backward, masks, positions, projections, weights
 from worked_attention.stages.dtypes import DTYPES
+from worked_attention.worksheets import hand, making
 
 CASE = schema("suite")["$defs"]["case"]
 WITHOUT_GRADIENT = {"hardmax"}  # refused together with `backward`
@@ -44,6 +45,8 @@ TABLES: dict[str, dict[str, dict]] = {
         "typical.backward": typical_backward.SOFTMAX,
         "mistakes.when": when.SOFT,
         "torch_manual": torch_manual.SOFTMAX,
+        "worksheets.hand": hand.SOFTMAX,
+        "worksheets.making": making.SHARED,
         "pages.weights": page_weights.ROWS,
         "pages.weights (formula)": page_weights.FORMULAS,
         "pages.weights (colours)": page_weights.MAPS,
@@ -80,6 +83,7 @@ LACKING = {  # what a route need not have
     ("softmax", "truth.backward"): WITHOUT_GRADIENT,
     ("softmax", "typical.backward"): WITHOUT_GRADIENT,
     ("softmax", "pages.backward"): WITHOUT_GRADIENT,
+    ("softmax", "worksheets.hand"): {"none"},  # whose weights are the scores, and nothing to be worked out
     ("mask.empty_row", "stages.weights"): RAISES,
 }
 ALIKE = {  # kinds that are another option's, or that no route branches on but the loader

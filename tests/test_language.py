@@ -251,6 +251,7 @@ def test_every_text_of_the_stages_is_on_one_of_these_pages(english: tuple):
         "How query {query} mixes the values.",
         "Every key is masked; by the case's empty_row, the weights are {become}.",
         " Keys that the layer appends are seen by every query.",
+        "Each row of {values} times its weight, added up.",  # on the key of a worksheet
     }
     asked = {message.id: {place for place, _ in message.locations} for message in MESSAGES["extracted"]() if message.id}
     said = {text if isinstance(text, str) else text[0] for text, places in asked.items() if files & places}

@@ -4,7 +4,7 @@ from worked_attention.cases.literals import Report
 from worked_attention.cases.options import applies, schema
 from worked_attention.cases.sizes import place
 from worked_attention.cases.words import did_you_mean, short
-from worked_attention.stages.catalogue import DRAWABLE
+from worked_attention.stages.catalogue import BOOLEAN, DRAWABLE
 
 MASK_ARRAYS = ("keep", "block", "add", "key_keep", "key_block", "key_add")
 ANYWHERE = {"w_o", "b_o", "sinks", "bias_table", "t5_table", "dropout_keep", "upstream", *(f"mask_{name}" for name in MASK_ARRAYS)}
@@ -145,9 +145,22 @@ def _check_scaling(given: dict, rotary: dict, fail: Report) -> None:
         fail(("rotary", "base"), f"is {rotary['base']}, should be more than 1 for yarn")
 
 
+def _check_friendly(name: str, shape: list[int], decimals: int, fail: Report) -> None:
+    """Whether an array of numbers that are pleasant by hand can be drawn: it holds numbers, and its rows can differ."""
+    rows, kinds = shape[-2] if len(shape) > 1 else 1, (2 * (10**decimals - 1)) ** shape[-1]
+    if name in BOOLEAN:
+        fail((*place(name), "friendly"), "draws numbers, but this array holds true and false; write it out")
+    elif 2 * rows > kinds:
+        more = "add decimals" if decimals < 3 else "use normal"
+        fail((*place(name), "friendly"), f"cannot draw {rows} rows that all differ from {kinds} kinds of them; {more}")
+
+
 def check_values(raw: dict, case: dict, fail: Report) -> None:
     """Options whose values depend on the sizes; what is wrong goes to `fail`. raw: as its suite says it. case: resolved."""
     dims, mask, rotary = case["dims"], case["mask"], case["rotary"]
+    for name, spec in case["parameters"].items():
+        if isinstance(spec, dict) and "friendly" in spec:
+            _check_friendly(name, case["shapes"][name], spec["friendly"]["decimals"], fail)
     if rotary:
         turned = rotary["dims"]
         if turned % 2 and "dims" not in raw["rotary"]:

@@ -18,7 +18,9 @@ from worked_attention.cases.violations import violations
 from worked_attention.cases.words import did_you_mean, kind, short, shown
 
 NAME = re.compile(r"[a-z0-9_]+")
-RESERVED = ("archive", "logs", "studies", "conformance", "judge", "export", "power", "onnx_node_tests", "questions")  # folders of results/
+RESERVED = (  # folders of results/
+    *("archive", "logs", "studies", "conformance", "judge", "export", "power", "onnx_node_tests", "questions", "worksheets", "grades"),
+)
 UNLIMITED = {"max_array_mb": math.inf}  # the limits for a suite that was checked before
 
 

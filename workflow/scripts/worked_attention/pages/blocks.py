@@ -50,12 +50,16 @@ class Lines:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table: `link` is an anchor on the page or a relative address, `kind` its look (masked, a colour step, a verdict)."""
+    """A cell of a table: `link` is an anchor on the page or a relative address, `kind` its look (masked, box, a colour step, a verdict).
+
+    name: what a worksheet calls it; without a text it is a box to write in.
+    """
 
     text: str
     link: str = ""
     kind: str = ""
     printed: tuple[Printed, ...] = ()
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,10 +87,17 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Tables or drawings side by side, where there is room for it."""
+class Room:
+    """Room to write in, at least so many lines high."""
 
-    blocks: tuple[Table | Picture, ...]
+    lines: int
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Tables, drawings, and room to write in, side by side, where there is room for it."""
+
+    blocks: tuple[Table | Picture | Room, ...]
 
 
 @dataclass(frozen=True)

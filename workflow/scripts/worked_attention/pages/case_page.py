@@ -82,10 +82,14 @@ def stage_section(work: Work, stage: str) -> Section:
             raise LookupError(
                 f"{work.case['suite']}/{work.case['name']}: no page tells how {name} is made; add its step to pages/{stage}.py"
             )
-        title = f"{name}: {formula(name).replace('^T', 'ᵀ').replace(' * ', ' × ')}"
         shape_of = Words(_("Shape {shape}.").format(shape=shape_words(work, name)), "note")
-        parts.append(Part(title, (shape_of, *STEPS[name](work, name))))
+        parts.append(Part(heading(name), (shape_of, *STEPS[name](work, name))))
     return Section(_(TITLES[stage]), stage, tuple(parts))
+
+
+def heading(name: str) -> str:
+    """An array and its formula, as a heading."""
+    return f"{name}: {formula(name).replace('^T', 'ᵀ').replace(' * ', ' × ')}"
 
 
 def question(work: Work) -> Section:

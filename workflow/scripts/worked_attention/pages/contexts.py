@@ -8,7 +8,7 @@ from worked_attention.pages.language import _
 from worked_attention.pages.numbers import EXACT, Number, told
 from worked_attention.pages.parameters import tables
 from worked_attention.pages.projections import last_of
-from worked_attention.pages.work import TERMS, WEIGHT_DIGITS, Index, Work, folds, more, relation
+from worked_attention.pages.work import TERMS, Index, Work, folds, more, relation
 
 
 def mixed(work: Work, name: str) -> list:
@@ -20,8 +20,11 @@ def mixed(work: Work, name: str) -> list:
     for lead in work.leads(name):
         for i in work.some(work.arrays[name].shape[-2]):
             made.append((work.at(name, lead, i), row(work, name, weights, values, (*lead, i), (*lead[:-1], lead[-1] // group))))
-    words = _("Each row of {values} times its weight, added up; weights with {digits} decimals, so that the digits give the result.")
-    words = words.format(values=values, digits=WEIGHT_DIGITS)
+    if work.weight_digits > work.digits:
+        words = _("Each row of {values} times its weight, added up; weights with {digits} decimals, so that the digits give the result.")
+    else:
+        words = _("Each row of {values} times its weight, added up.")
+    words = words.format(values=values, digits=work.weight_digits)
     words += _(" Each value head serves {group} query heads.").format(group=group) if group > 1 else ""
     return [Formula(r"z_i = \sum_j P_{ij} v_j"), Words(words), *folds(made), *tables(work, name)]
 
@@ -34,7 +37,7 @@ def vector(numbers: list[Number]) -> str:
 def row(work: Work, name: str, weights: str, values: str, index: Index, value_lead: Index) -> list:
     """One context: the sum of weights times values, and the same sum made from the digits that are printed."""
     count = work.arrays[weights].shape[-1]
-    mixing = work.row(weights, index, WEIGHT_DIGITS)
+    mixing = work.row(weights, index, work.weight_digits)
     told_keys = [j for j in range(count) if float(work.arrays[weights][(*index, j)]) != 0.0]
     shown = told_keys if work.whole else told_keys[:TERMS]
     vectors = {j: work.row(values, (*value_lead, j)) for j in shown}

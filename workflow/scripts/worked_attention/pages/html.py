@@ -35,7 +35,8 @@ def _label(label: str) -> str:
 def _cell(cell: Cell) -> str:
     kind = f' class="{escape(cell.kind)}"' if cell.kind else ""
     text = f'<a href="{escape(cell.link)}">{escape(cell.text)}</a>' if cell.link else escape(cell.text)
-    return f"<td{kind}>{text}{''.join(map(_mark, cell.printed))}</td>"
+    name = f"<small>{escape(cell.name)}</small> " if cell.name else ""
+    return f"<td{kind}>{name}{text}{''.join(map(_mark, cell.printed))}</td>"
 
 
 def _claim(said: Printed) -> str:

@@ -3,9 +3,25 @@
 import re
 from functools import lru_cache, singledispatch
 
-from worked_attention.pages.blocks import Beside, Cell, Code, Fold, Formula, Lines, Part, Picture, Printed, Section, Table, Words, joined
+from worked_attention.pages.blocks import (
+    Beside,
+    Cell,
+    Code,
+    Fold,
+    Formula,
+    Lines,
+    Part,
+    Picture,
+    Printed,
+    Room,
+    Section,
+    Table,
+    Words,
+    joined,
+)
 from worked_attention.pages.language import _
 
+BOX = "\\_" * 8  # to write in
 MARKUP = str.maketrans({letter: "\\" + letter for letter in "\\`*_{}[]<>()#+!|~&$@:"})
 
 
@@ -89,8 +105,15 @@ def _table(block: Table) -> str:
     return f"{escaped(block.caption)}\n\n{table}" if block.caption else table
 
 
+@drawn.register
+def _room(block: Room) -> str:
+    return "\\\n".join(["\N{NO-BREAK SPACE}"] * block.lines)
+
+
 def cell(one: Cell) -> str:
     text = escaped(one.text)
+    if one.name:
+        text = f"{escaped(one.name)}: {text or BOX}"
     return (f"[{text}]({one.link})" if one.link and not one.link.startswith("#") else text) + (claims(one.printed) if one.printed else "")
 
 

@@ -11,7 +11,7 @@ from worked_attention.pages.language import N_, _
 from worked_attention.pages.numbers import Number, told
 from worked_attention.pages.parameters import tables
 from worked_attention.pages.scores import masked_cells, pair
-from worked_attention.pages.work import WEIGHT_DIGITS, Index, Work, folds, more, relation, summed
+from worked_attention.pages.work import Index, Work, folds, more, relation, summed
 
 LARGE = 30.0  # exponentials of larger scores are not written out as they are
 KEYS = 8  # keys of a row that are told, where a case is not told whole
@@ -185,7 +185,7 @@ def dropped(work: Work, name: str) -> list:
     p = work.case["dropout"]
 
     def line(lead: Index, i: int, j: int) -> Line:
-        before, after = work.number("weights", (*lead, i, j), WEIGHT_DIGITS), work.number(name, (*lead, i, j))
+        before, after = work.number("weights", (*lead, i, j), work.weight_digits), work.number(name, (*lead, i, j))
         if not work.arrays["dropout_keep"][(*lead, i, j)]:
             return work.line(name, (*lead, i, j), ("=", [_("0, dropped")]), label=pair(work, i, j))
         sign = relation(before.exact and work.case["dtype"] == "float64", after, after.printed)

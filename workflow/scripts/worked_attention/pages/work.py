@@ -27,13 +27,15 @@ Index = tuple[int, ...]
 class Work:
     """A case with everything that its page tells.
 
-    case: resolved. arrays: all arrays of the case by name. claims: {(array, index): Printed}. digits: decimals of a result.
+    case: resolved. arrays: all arrays of the case by name. claims: {(array, index): Printed}. digits: decimals of a result. weight_digits:
+    of weights inside arithmetic.
     """
 
     case: dict
     arrays: dict[str, np.ndarray]
     claims: dict[tuple[str, Index], tuple[Printed, ...]]
     digits: int
+    weight_digits: int = WEIGHT_DIGITS
     own: dict[str, np.ndarray] = field(init=False)
     anchors: set[tuple] = field(init=False, default_factory=set)
     numbers: dict[tuple, Number] = field(init=False, default_factory=dict)

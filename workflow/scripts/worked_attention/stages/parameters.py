@@ -32,7 +32,25 @@ def read(path: Path, tensor: str | None) -> np.ndarray:
         return file.get_tensor(tensor)
 
 
-FILLED = {"grid": grid, "normal": normal}  # parameters that are made and not read, by the key that asks for them
+def friendly(shape: tuple[int, ...], seed: int, decimals: int = 1) -> np.ndarray:
+    """Numbers that are pleasant by hand: multiples of 10^-decimals in (-1, 1), none of them 0, no two rows of a matrix alike.
+
+    Drawn from the raw 64-bit words of NumPy's Philox generator, of which a row takes one each; a row that its matrix has already is drawn
+    again, so at least half of all possible rows must be left over. Returns float64 of `shape`.
+    """
+    bits, most = np.random.Philox(seed), 10**decimals - 1  # steps to either side of 0
+    width, rows = shape[-1], shape[-2] if len(shape) > 1 else 1
+    drawn: list[tuple] = []
+    for _ in range(np.prod(shape[:-2], dtype=int)):
+        matrix: dict[tuple, None] = {}
+        while len(matrix) < rows:
+            steps = (bits.random_raw(width) % (2 * most)).astype(int) - most
+            matrix[tuple(np.where(steps < 0, steps, steps + 1).tolist())] = None
+        drawn += matrix
+    return np.array(drawn).reshape(shape) / 10**decimals
+
+
+FILLED = {"grid": grid, "normal": normal, "friendly": friendly}  # parameters that are made and not read, by the key that asks for them
 
 
 def torch_draws(order: list[str], shapes: dict[str, tuple[int, ...]], seed: int, dtype: str) -> dict[str, np.ndarray]:
