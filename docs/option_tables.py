@@ -85,6 +85,8 @@ def items(rule: dict) -> list[str]:
     inner, a = rule.get("items", {}), "list" if rule["type"] == "array" else "a list"
     if "type" not in inner:
         return [a]
+    if isinstance(inner["type"], list):
+        return [f"{a} of {', '.join(texts(inner))}, or mappings"]
     if "enum" in inner:
         return [f"{a} of {', '.join(texts(inner))}"]
     words = {"string": re.sub("^(text|name)", r"\1s", texts(inner)[0]), "integer": numbers("whole numbers", inner)[0]}

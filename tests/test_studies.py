@@ -30,7 +30,9 @@ def array(case: dict, name: str) -> np.ndarray:
 
 def test_each_study_is_asked_for_by_a_suite():
     suites = all_shipped().values()
-    assert {study for suite in suites for study in suite["studies"]} == set(STUDIES) == set(tables.COLUMNS)
+    asked = [study for suite in suites for study in suite["studies"]]
+    assert {study for study in asked if isinstance(study, str)} == set(STUDIES) == set(tables.COLUMNS)
+    assert [list(study) for study in asked if isinstance(study, dict)] == [["columns"]]
 
 
 def test_variance_is_that_of_a_sum_of_d_k_products():
@@ -173,7 +175,50 @@ def test_a_table_says_what_its_columns_mean_and_spells_nan(tmp_path: Path):
     assert json.loads((tmp_path / "study.json").read_text("utf-8")) == facts | {"rows": [rows[0] | {"x": "NaN"}, rows[1]]}
 
 
+def test_a_column_against_another():
+    """By hand: the entropy of each case that has heads and an entropy, with its scale and its seed, in the order of the suite."""
+    cases = [
+        {"name": name, "sweep": {"choices": {"parameters.x.normal.seed": seed}}} for name, seed in (("a", 1), ("b", 2), ("c", 3), ("d", 4))
+    ]
+    cases.append({"name": "e", "sweep": None})
+    told = [
+        {"heads": 1, "entropy": 0.5, "scale": "none"},
+        {"heads": 2, "entropy": "NaN", "scale": 0.5},
+        {"heads": None, "entropy": 1.0, "scale": 1},
+    ]
+    told += [{"heads": 4, "entropy": 2, "scale": None}, {"heads": 8, "entropy": 0.25, "scale": "none"}]
+    rows = tables.columns(cases, {"x": "heads", "y": "entropy", "by": "scale"}, told)
+    assert rows == [
+        {"case": "a", "heads": 1, "entropy": 0.5, "scale": "none"},
+        {"case": "d", "heads": 4, "entropy": 2, "scale": "–"},
+        {"case": "e", "heads": 8, "entropy": 0.25, "scale": "none"},
+    ]
+    axes = {"x": "parameters.x.normal.seed", "y": "entropy"}
+    assert [list(row.values()) for row in tables.columns(cases, axes, told)] == [["a", 1, 0.5], ["c", 3, 1.0], ["d", 4, 2]]
+    assert tables.called(axes) == "entropy_against_parameters_x_normal_seed"
+
+
+def test_a_figure_of_columns_has_a_mark_for_each_case_and_a_line_through_the_means():
+    rows = [{"case": "a", "h": 1, "y": 2.0, "s": "p"}, {"case": "b", "h": 1, "y": 4.0, "s": "p"}, {"case": "c", "h": 2, "y": 9.0, "s": "q"}]
+    axes = figures.columns(rows, {"x": "h", "y": "y", "by": "s"}).axes[0]
+    drawn = [(line.get_label(), *(np.asarray(data).tolist() for data in line.get_data())) for line in axes.lines]
+    assert [(places, heights) for _, places, heights in drawn] == [([1], [3.0]), ([1, 1], [2.0, 4.0]), ([2], [9.0]), ([2], [9.0])]
+    assert [label for label, *_ in drawn if label in "pq"] == ["p", "q"]
+    worded = figures.columns(rows, {"x": "s", "y": "y"}).axes[0]
+    assert [label.get_text() for label in worded.get_xticklabels()] == ["p", "q"]
+    assert not figures.columns([], {"x": "h", "y": "y"}).axes[0].lines
+
+
 WRONG = {
+    "studies: [{columns: {x: hedas, y: entropy}}]": "studies.0.columns.x: there is no column hedas; did you mean heads?",
+    "studies: [{columns: {x: heads, y: title}}]": "studies.0.columns.y: title holds no numbers; take one that does",
+    "studies: [{columns: {x: heads, y: entropy, by: scal}}]": "studies.0.columns.by: there is no column scal; did you mean scale?",
+    "studies: [{columns: {x: softcap, y: entropy}}]": "studies.0.columns.x: no case of this suite has softcap",
+    "studies: [{columns: {x: parameters.x.normal.seed, y: entropy}}]": "studies.0.columns.x: there is no column parameters.x.normal.seed",
+    "studies: [{columns: {x: heads}}]": "studies.0.columns: y is missing; add it",
+    "studies: [{columns: {x: heads, y: entropy, z: scale}}]": "studies.0.columns.z: unknown key; known: x, y, by",
+    "studies: [{column: {x: heads, y: entropy}}, {columns: {x: heads, y: entropy}}]": "did you mean columns?",
+    "studies: [{columns: {x: heads, y: truth.ulp}}]\nreferences: none": "truth.ulp is empty, for this suite says references: none",
     "studies: [entropi]": "should be variance or entropy or permutation or costs or reach or rounding",
     "studies: [rounding]": "no case of this suite fits rounding: it needs x, w_q, w_k, w_v and w_o, and no options but `dtype` and `heads`",
     "studies: [costs]": "no case of this suite fits costs: it needs x and projections",
@@ -189,7 +234,7 @@ def test_studies_that_a_suite_cannot_have(line: str, tmp_path: Path):
     path.write_text(f"{line}\ncases:\n  one:\n    parameters: {{x: [[1, 2], [3, 4]]}}\n", "utf-8")
     with pytest.raises(Problems) as problems:
         load_suite(path, LIMITS)
-    assert len(problems.value.problems) == 1
+    assert len(problems.value.problems) == 1 + ("column:" in line)
     assert WRONG[line] in str(problems.value)
     assert "mine.yaml:1: studies" in str(problems.value)
 
@@ -202,12 +247,12 @@ def test_the_same_files_each_time_one_job_per_suite(project: Path):
     assert done.returncode == 0, done.stderr
     first = contents(project / "results" / "studies")
     assert {Path(name).suffix for name in first} == {".csv", ".json", ".svg", ".png"}
-    assert {Path(name).stem for name in first} == set(STUDIES)
+    assert {Path(name).stem for name in first} == set(STUDIES) | {"largest_weight_against_d_k_by_scale"}
     assert not any("measured" in name for name in first)
     times = {path: path.stat().st_mtime_ns for path in (project / "results" / "studies").rglob("*.csv")}
     again = run(project, "--forcerun", "studies", *only, *targets, env={"PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}, cores=1)
     assert again.returncode == 0, again.stderr
-    assert len(times) == len(STUDIES) and all(path.stat().st_mtime_ns > time for path, time in times.items())
+    assert len(times) == len(STUDIES) + 1 and all(path.stat().st_mtime_ns > time for path, time in times.items())
     assert contents(project / "results" / "studies") == first
     for name in first:
         if name.endswith(".csv"):

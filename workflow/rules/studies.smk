@@ -1,6 +1,6 @@
 """What several cases of one suite show together: a table and a figure for each study that the suite asks for.
 
-parameters, scores, weights, outputs -> studies/{suite}/exact/{study}.csv, .json, .svg and .png
+parameters, scores, weights, outputs, comparison -> studies/{suite}/exact/{study}.csv, .json, .svg and .png
 parameters -> studies/{suite}/measured/costs.* (seconds; only `snakemake --cores 1 measured` asks for it)
 
 One job per suite; suites without `studies` have no such job.
@@ -13,6 +13,7 @@ rule studies:
         scores="results/{suite}/scores",
         weights="results/{suite}/weights",
         outputs="results/{suite}/outputs",
+        comparison="results/{suite}/comparison",
     output:
         report(
             directory("results/studies/{suite}/exact"),

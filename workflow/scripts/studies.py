@@ -3,9 +3,10 @@
 from functools import partial
 from pathlib import Path
 
-from worked_attention.cases.fitting import fitting
-from worked_attention.files.artifacts import logged, read_array, read_suite
+from worked_attention.cases.fitting import fitting, known
+from worked_attention.files.artifacts import logged, read_array, read_json, read_suite
 from worked_attention.studies import figures, tables
+from worked_attention.studies.cases import row
 from worked_attention.studies.files import write_study
 
 with logged(snakemake.log[0]):
@@ -18,7 +19,21 @@ with logged(snakemake.log[0]):
         stage, name = name.split("/")
         return read_array(Path(source[stage], case["name"], f"{name}.npy"))
 
+    def told(case: dict) -> dict:
+        """The row of a case in results/cases.csv."""
+        return row(case, array(case, "weights/weights"), read_json(Path(source.comparison, f"{case['name']}.json")))
+
+    def write(name: str, study: str, columns: dict, rows: list[dict], figure) -> None:
+        facts = {"suite": suite["name"], "study": study, "columns": columns}
+        write_study(Path(snakemake.output[0], name), facts, rows, figure, snakemake.params.looks["dpi"])
+
     for study in suite["studies"]:
+        if isinstance(study, dict):
+            axes = study["columns"]
+            rows = tables.columns(cases, axes, list(map(told, cases)))
+            columns = {"case": "name"} | {name: known(named)[name] for name in axes.values()}
+            write(tables.called(axes), "columns", columns, rows, figures.columns(rows, axes))
+            continue
         chosen = fitting(study, named)
         draw = getattr(figures, study)
         match study:
@@ -31,5 +46,4 @@ with logged(snakemake.log[0]):
                 draw = partial(draw, drawn=drawn)
             case _:
                 rows = getattr(tables, study)(chosen, array)
-        facts = {"suite": suite["name"], "study": study, "columns": tables.COLUMNS[study]}
-        write_study(Path(snakemake.output[0], study), facts, rows, draw(rows), snakemake.params.looks["dpi"])
+        write(study, study, tables.COLUMNS[study], rows, draw(rows))

@@ -54,6 +54,16 @@ def sizes() -> dict[str, dict]:
     return schema("suite")["$defs"]["case"]["properties"]["sizes"]["properties"]
 
 
+def said(case: dict, name: str) -> object:
+    """An option or a size of a resolved case by its name; None where the case does not have it."""
+    if name in sizes():
+        return case["dims"].get(name)
+    value: object = case
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
 def columns() -> dict[str, str]:
     """Every column and what it means, in order."""
     found = {**WORDS, **{name: rule["description"] for name, rule in {**options(), **sizes()}.items()}, **COUNTED}

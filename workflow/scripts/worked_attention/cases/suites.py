@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from worked_attention.cases.costs import truth_megabytes
-from worked_attention.cases.fitting import STUDIES, fitting
+from worked_attention.cases.fitting import STUDIES, fitting, undrawable
 from worked_attention.cases.options import NOT_INHERITED, filled, schema
 from worked_attention.cases.resolve import FORMAT, resolve
 from worked_attention.cases.strict_yaml import LARGEST_INTEGER, Document, Problem, Problems, read_plain
@@ -143,7 +143,10 @@ class _Suite:
             if name not in cases:
                 self._report(("figures", i), f"no case {name} in this suite{did_you_mean(name, cases)}")
         for i, study in enumerate([] if self.problems else studies):
-            if not fitting(study, cases):
+            if isinstance(study, dict):
+                for axis, wrong in undrawable(study["columns"], cases, whole["references"] != "none"):
+                    self._report(("studies", i, "columns", axis), wrong)
+            elif not fitting(study, cases):
                 self._report(("studies", i), f"no case of this suite fits {study}: it needs {STUDIES[study][0]}")
         if not self.problems:
             specs = [spec for case in cases.values() for spec in case["parameters"].values()]

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from worked_attention.cases.columns import MEASURED, columns, options, references, sizes
+from worked_attention.cases.columns import MEASURED, columns, options, references, said, sizes
 from worked_attention.referee.units import spelled
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet lets a formula begin
@@ -33,8 +33,7 @@ def row(case: dict, weights: np.ndarray, comparison: dict) -> dict:
         "choices": sweep and "; ".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in sweep["choices"].items()),
         "begins_at": case["begins_at"],
         "uses": " ".join(case["uses"]),
-        **{name: option(case, name) for name in options()},
-        **{name: case["dims"].get(name) for name in sizes()},
+        **{name: said(case, name) for name in (*options(), *sizes())},
         "parameters": case["parameter_count"],
         "multiply_adds": sum(case["multiply_adds"].values()),
         "bytes": sum(case["bytes"].values()),
@@ -50,14 +49,6 @@ def row(case: dict, weights: np.ndarray, comparison: dict) -> dict:
             told = [array[measure] for array in result["arrays"].values() if array[measure] is not None]
             found[f"{name}.{measure}"] = max(told, default=None)
     return found
-
-
-def option(case: dict, name: str) -> object:
-    """An option of a resolved case by its dotted name; None where the case does not have it."""
-    value: object = case
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
 
 
 def spreadsheet(rows: list[dict]) -> str:

@@ -93,6 +93,33 @@ def entropy(rows: list[dict]) -> Figure:
     return figure
 
 
+def columns(rows: list[dict], axes: dict[str, str]) -> Figure:
+    """One column against another: a mark for each case, and a line through the means for each value of `by`. axes: {x, y, by}."""
+    x, y, by = axes["x"], axes["y"], axes.get("by")
+    figure, (ax,) = page(f"{y} against {x}", 1, size=(5.2, 3.6))
+    numbers = all(isinstance(row[x], int | float) for row in rows)
+    ticks = sorted({row[x] for row in rows}) if numbers else list(dict.fromkeys(str(row[x]) for row in rows))
+    for i, name in enumerate(dict.fromkeys(row[by] for row in rows) if by else [None] * bool(rows)):
+        own = [(row[x] if numbers else ticks.index(str(row[x])), row[y]) for row in rows if not by or row[by] == name]
+        places = sorted({place for place, _ in own})
+        means = [np.mean([value for at, value in own if at == place]) for place in places]
+        ax.plot(places, means, color=COLOURS[i % 6], linewidth=1.3)
+        ax.plot(*zip(*own, strict=True), MARKERS[i % 6], color=COLOURS[i % 6], markersize=4, label=name)
+    ax.set_xlabel(x, fontsize=9)
+    ax.set_ylabel(y, fontsize=9)
+    if not numbers:
+        ax.set_xticks(range(len(ticks)), ticks)
+    elif rows and 0 < 8 * ticks[0] <= ticks[-1]:
+        log2(ax, ticks, x)
+    elif len(ticks) <= 8:
+        ax.set_xticks(ticks)
+    if rows and 0 < 100 * min(row[y] for row in rows) <= max(row[y] for row in rows):
+        ax.set_yscale("log")
+    if by and rows:
+        ax.legend(title=by, title_fontsize=8, fontsize=7.5, frameon=False)
+    return figure
+
+
 def permutation(rows: list[dict]) -> Figure:
     figure, (ax,) = page("Permuted tokens: how far the output is from the permuted one", 1, size=(6.4, 1.2 + 0.28 * len(rows)))
     figure.subplots_adjust(left=0.32)

@@ -79,6 +79,27 @@ COLUMNS = {
 }
 
 
+def called(axes: dict[str, str]) -> str:
+    """The name of a study of columns. axes: {x, y, by}."""
+    return "_by_".join([f"{axes['y']}_against_{axes['x']}", *([axes["by"]] if "by" in axes else [])]).replace(".", "_")
+
+
+def columns(cases: list[dict], axes: dict[str, str], told: list[dict]) -> list[dict]:
+    """The columns that a study draws, of the cases that have x and a number y. axes: {x, y, by}. told: the cases' rows of cases.csv."""
+    rows = []
+    for case, own in zip(cases, told, strict=True):
+        every = {**(case["sweep"]["choices"] if case["sweep"] else {}), **own}
+        drawn = {name: every.get(name) for name in axes.values()}
+        if drawn[axes["x"]] is not None and isinstance(drawn[axes["y"]], int | float):
+            rows.append({"case": case["name"]} | {name: _told(value) for name, value in drawn.items()})
+    return rows
+
+
+def _told(value: object) -> str | float:
+    """A value as a table of a study has it: a number, or words."""
+    return value if isinstance(value, int | float) else "–" if value is None else str(value)
+
+
 def variance(cases: list[dict], arrays: Arrays) -> list[dict]:
     """Variance of q.k, a sum of d_k products, and of what the scale leaves of it (Vaswani et al. 2017, footnote 4)."""
     rows = []
