@@ -1,16 +1,19 @@
 """What the judge's verdicts on half precision are worth: spoiled answers, known mistakes and honest evaluations, all of them counted.
 
-    python benchmarks/evidence.py           # an hour or two, most of it at 512 tokens; prints Markdown tables, the same at each run
-    python benchmarks/evidence.py 12        # every twelfth case, and no 512 tokens: some minutes
+    python benchmarks/evidence.py                   # some 40 minutes on one core; prints Markdown tables, the same at each run
+    python benchmarks/evidence.py shipped/12 8 64   # every twelfth case, and no 512 tokens: some minutes
+    python benchmarks/evidence.py shipped/12+1      # every twelfth case from the second one on
 
-Every shipped case, and cases of normal numbers at 8, 64 and 512 tokens, in bfloat16 and float16; the output alone is sent, or all arrays.
-Truth starts from inputs that are already rounded. Spoiled: the answers in `SPOILS`, but where one differs nowhere by more than one unit in
-the last place of the largest element, so that it is the right answer itself. Mistakes: those of the library that move an array by more
-than 5 % of its largest element. Honest: our stages with what each contract stores in half; attention written in other ways (below), and
-the kernels of torch, JAX and ONNX Runtime, where they are installed and agree on what a query without keys becomes.
+Every shipped case at its own size, and cases of normal numbers at 8, 64 and 512 tokens with all kinds of options, in bfloat16 and
+float16; the output alone is sent, or all arrays. Truth starts from inputs that are already rounded. Spoiled: the answers in `SPOILS`, but
+where one differs nowhere by more than one unit in the last place of the largest element from the right answer, or from the evaluation
+that is spoiled. Mistakes: those of the library that move an array by more than 5 % of its largest element, in every case; at 512 tokens
+each in the first case that shows it. Honest: our stages with what each contract stores in half; attention written in other ways (below),
+and the kernels of torch, JAX and ONNX Runtime, where they are installed and agree on what a query without keys becomes.
 """
 
 import sys
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -26,13 +29,13 @@ from worked_attention.cases.suites import load_config, load_suites  # noqa: E402
 from worked_attention.referee.arithmetics import recast  # noqa: E402
 from worked_attention.referee.bounds.contracts import CONTRACTS  # noqa: E402
 from worked_attention.referee.chain import STAGE  # noqa: E402
-from worked_attention.referee.evidence import GRAIN, difference, largest_of  # noqa: E402
-from worked_attention.referee.judge import judge_case  # noqa: E402
+from worked_attention.referee.evidence import GRAIN, difference, largest_of, source_of  # noqa: E402
+from worked_attention.referee.judge import ANY, Trials, judge_case, widened  # noqa: E402
 from worked_attention.referee.mistakes.library import LIBRARY  # noqa: E402
 from worked_attention.referee.power import by_mistake  # noqa: E402
 from worked_attention.references.registry import LIBRARIES, adapter, present  # noqa: E402
 from worked_attention.stages import contexts, outputs, parameters  # noqa: E402
-from worked_attention.stages.catalogue import STAGES  # noqa: E402
+from worked_attention.stages.catalogue import CATALOGUE, STAGES  # noqa: E402
 from worked_attention.stages.masks import fill_value  # noqa: E402
 from worked_attention.stages.precision import bfloat16  # noqa: E402
 from worked_attention.stages.projections import latest  # noqa: E402
@@ -42,9 +45,9 @@ from worked_attention.stages.whole import from_parameters  # noqa: E402
 Arrays = dict[str, np.ndarray]
 FOLDER = ROOT / "config" / "suites"
 HALF = (bfloat16, np.dtype("float16"))
-LENGTHS = (8, 64, 512)
 MOVED = 0.05  # of an array's largest element; smaller mistakes are not counted
 BLOCK = 16  # keys
+ALL = frozenset(LIBRARY)
 SPOILS = {
     "zeros": lambda x: 0 * x,
     "half as much again": lambda x: 1.5 * x,
@@ -53,14 +56,81 @@ SPOILS = {
     "the mean everywhere": lambda x: np.full(x.shape, x[np.isfinite(x)].mean() if np.isfinite(x).any() else 0.0),
     "7 everywhere": lambda x: np.full(x.shape, 7.0),
 }
-OPTIONS = {
-    "plain": {},
-    "causal": {"mask": {"causal": "top_left"}},
-    "rotary": {"rotary": {"pairing": "half"}, "mask": {"causal": "top_left"}},
-    "grouped": {"kv_heads": 1},
-    "softcap and ALiBi": {"softcap": 5, "alibi": {"slopes": "geometric", "form": "distance"}, "mask": {"causal": "bottom_right"}},
-    "norm and window": {"qk_norm": {"kind": "rms"}, "mask": {"window": {"left": 3}, "causal": "top_left"}},
+OPTIONS = {  # by the number of tokens; what the suites have as a minimal variant each, here several at a time
+    "plain": lambda n: {},
+    "causal": lambda n: {"mask": {"causal": "top_left"}},
+    "rotary": lambda n: {"rotary": {"pairing": "half"}, "mask": {"causal": "top_left"}},
+    "grouped": lambda n: {"kv_heads": 1},
+    "softcap and ALiBi": lambda n: {
+        "softcap": 5,
+        "alibi": {"slopes": "geometric", "form": "distance"},
+        "mask": {"causal": "bottom_right"},
+    },
+    "norm and window": lambda n: {"qk_norm": {"kind": "rms"}, "mask": {"window": {"left": 3}, "causal": "top_left"}},
+    "gradients": lambda n: {"backward": "ones", "mask": {"causal": "top_left"}},
+    "gradients of norm, YaRN, softcap, sinks and dropout": lambda n: {
+        "backward": "ones",
+        "qk_norm": {"kind": "rms"},
+        "rotary": {"pairing": "interleaved", "dims": 8, "base": 100, "scaling": {"rule": "yarn", "factor": 4, "original_length": 16}},
+        "positions": {"offset": 3},
+        "softcap": 2,
+        "dropout": 0.25,
+        "parameters": {"g_q": drawn(1), "g_k": drawn(2), "sinks": drawn(3), "dropout_keep": coins(2, n, n)},
+    },
+    "cache and appended keys": lambda n: {
+        "kv_heads": 1,
+        "extra_key": "zero",
+        "sizes": {"Lp": n // 2},
+        "rotary": {"pairing": "half"},
+        "qk_norm": {"kind": "rms"},
+        "mask": {"causal": "bottom_right", "window": {"left": 5}},
+        "parameters": {"past_k": drawn(1), "past_v": drawn(2), "bias_k": drawn(3), "bias_v": drawn(4)},
+    },
+    "documents, padding, biases and sinks": lambda n: {
+        "sizes": {"B": 2, "buckets": 8},
+        "alibi": {"slopes": "interleaved", "form": "relative"},
+        "t5": {"direction": "both", "longest": 20},
+        "positions": {"offset": 3},
+        "mask": {"documents": [i * 2 // n for i in range(n)], "key_lengths": [n, 3 * n // 4], "add": drawn(5)},
+        "parameters": {"t5_table": drawn(1), "bias_table": drawn(2), "sinks": drawn(3)},
+    },
+    "sinusoids, prefix and plus one": lambda n: {
+        "heads": 4,
+        "kv_heads": 2,
+        "sinusoidal": {},
+        "softmax": "plus_one",
+        "mask": {"causal": "top_left", "prefix": n // 4, "fill": -1e9},
+    },
+    "queries without keys": lambda n: {
+        "sizes": {"B": 2},
+        "mask": {"causal": "bottom_right", "key_lengths": [n, n // 2], "diagonal": "own"},
+    },
+    "hardmax": lambda n: {"softmax": "hardmax"},
+    "cross-attention and a window to both sides": lambda n: {
+        "heads": 6,
+        "kv_heads": 3,
+        "sizes": {"Lk": n + n // 2, "d_k": 8, "d_v": 6, "d_kv": 16, "d_out": 10},
+        "scale": -0.2,
+        "alibi": {"slopes": "interleaved", "form": "key_index"},
+        "mask": {"window": {"left": 2, "right": 3, "align": "bottom_right"}},
+        "parameters": {"x_kv": drawn(1)},
+    },
+    "some columns rotated, NTK, another scale": lambda n: {
+        "scale": "1/sqrt(d_model)",
+        "rotary": {"pairing": "interleaved", "dims": 8, "base": 100, "scaling": {"rule": "ntk", "factor": 4}},
+        "positions": {"queries": [2 * i for i in range(n)], "keys": [2 * i for i in range(n)]},
+    },
 }
+
+
+def drawn(seed: int) -> dict:
+    """Normal numbers."""
+    return {"normal": {"seed": seed}}
+
+
+def coins(*shape: int) -> list:
+    """True three times of four."""
+    return (np.random.Generator(np.random.Philox(6)).random(shape) < 0.75).tolist()
 
 
 # Cases
@@ -73,11 +143,14 @@ def shipped() -> list[dict]:
 
 
 def of_length(tokens: int, options: str) -> dict:
-    """A case of two heads from x with normal numbers; d_model is 32."""
+    """A case from x with normal numbers, of two heads if the options say nothing else; d_model is 32."""
     names = ("x", "w_q", "b_q", "w_k", "b_k", "w_v", "b_v", "w_o", "b_o")
-    drawn = {name: {"normal": {"seed": tokens + i, "std": 1.0 if name == "x" else 0.3}} for i, name in enumerate(names)}
-    raw = {"heads": 2, "sizes": {"Lq": tokens, "d_model": 32}, "parameters": drawn, **OPTIONS[options]}
-    return resolve(raw, "made", options.replace(" ", "_"), Path(), {"max_array_mb": 1000}, lambda where, what: sys.exit(f"{where}: {what}"))
+    numbers = {name: {"normal": {"seed": tokens + i, "std": 1.0 if name == "x" else 0.3}} for i, name in enumerate(names)}
+    said = OPTIONS[options](tokens)
+    sizes, parameters = {"Lq": tokens, "d_model": 32} | said.get("sizes", {}), numbers | said.get("parameters", {})
+    raw = {"heads": 2} | said | {"sizes": sizes, "parameters": parameters}
+    name = "".join(letter if letter.isalnum() else "_" for letter in options.lower())
+    return resolve(raw, "made", name, Path(), {"max_array_mb": 1000}, lambda where, what: sys.exit(f"{where}: {what}"))
 
 
 def exactly(case: dict, given: Arrays, dtype: np.dtype) -> tuple[dict, Arrays, Arrays]:
@@ -217,25 +290,64 @@ def honest(case: dict, given: Arrays, dtype: np.dtype) -> Iterator[tuple[str, Ar
             yield name, sent_as(dtype, arrays)
 
 
+# Verdicts
+
+
+def worst(words: Iterator[str]) -> str:
+    """The verdict that follows from the words on single arrays, of which no more are asked for than decide it."""
+    found = "right"
+    for word in words:
+        if word == "wrong":
+            return word
+        found = word if word == "undecided" else found
+    return found
+
+
+class Judge:
+    """Verdicts of `judge_case`, in a word, on outputs beside the same other arrays, or alone. No array is made from the output, so all that
+    the judge computes but its last comparison is the same for all of them, and is done once."""
+
+    def __init__(self, case: dict, given: Arrays, others: Arrays):
+        """case: resolved; given: its parameters; others: what is sent beside the output."""
+        self.case, self.given, self.others = case, widened(given), others
+        self.trials: dict[tuple, Trials] = {}
+        self.words: dict[tuple, list[str]] = {}
+
+    def verdict(self, output: np.ndarray | None) -> str:
+        """right, wrong or undecided; None: nothing is sent but the others."""
+        sent = self.others if output is None else self.others | {"output": output}
+        kind = None if output is None else (output.shape, output.dtype)
+        if kind not in self.trials:
+            self.trials[kind] = Trials(self.case, self.given, sent, {})
+        trials = self.trials[kind]
+        trials.sent = sent
+        return worst(self._words(trials, kind))
+
+    def _words(self, trials: Trials, kind: tuple | None) -> Iterator[str]:
+        if kind is not None:
+            yield trials.best("output", ANY)[0].word
+        words = self.words.setdefault(kind, [])
+        names = [name for name in CATALOGUE if name in self.others]
+        yield from words
+        for name in names[len(words) :]:
+            words.append(trials.best(name, ANY)[0].word)
+            yield words[-1]
+
+
 # Counts
 
 
-def parts(arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
-    """What is sent of `arrays`: the output alone, and all."""
-    if "output" in arrays:
-        yield "output", {"output": arrays["output"]}
-    if set(arrays) != {"output"}:
-        yield "all", arrays
-
-
 def count_honest(case: dict, given: Arrays, dtype: np.dtype, counts: Counter) -> None:
-    """Verdicts on honest evaluations, by (name, verdict)."""
+    """Verdicts on honest evaluations, the output alone and all arrays, by (name, verdict)."""
+    alone = Judge(case, given, {})
     for name, arrays in honest(case, given, dtype):
-        for _, sent in parts(arrays):
-            verdict = judge_case(case, given, sent)
-            counts[name, verdict["verdict"]] += 1
-            if verdict["verdict"] == "wrong":
-                print(f"false wrong: {case['suite']}/{case['name']} in {dtype.name}: {name}: {verdict['worst']}")
+        words = [alone.verdict(arrays["output"])] if "output" in arrays else []
+        if others := {key: array for key, array in arrays.items() if key != "output"}:
+            words.append(Judge(case, given, others).verdict(arrays.get("output")))
+        for word in words:
+            counts[name, word] += 1
+        if "wrong" in words:
+            print(f"false wrong: {case['suite']}/{case['name']} in {dtype.name}: {name}: {judge_case(case, given, arrays)['worst']}")
 
 
 def count_spoiled(case: dict, given: Arrays, dtype: np.dtype, counts: Counter) -> None:
@@ -244,36 +356,46 @@ def count_spoiled(case: dict, given: Arrays, dtype: np.dtype, counts: Counter) -
     if "output" not in exact:
         return
     right = sent_as(dtype, in_stages(wide, rounded, dtype, CONTRACTS["float32 accumulation"]))
+    judges = Judge(case, given, {}), Judge(case, given, {name: array for name, array in right.items() if name != "output"})
     for name, spoil in SPOILS.items():
         output = spoil(right["output"].astype(np.float64))
-        same = bool((difference(output, exact["output"]) <= GRAIN[dtype.name] * largest_of(exact["output"])).all())
-        for _, sent in parts(right | sent_as(dtype, {"output": output})):
-            word = "is the right answer" if same else judge_case(case, given, sent)["verdict"]
+        grain = GRAIN[dtype.name] * largest_of(exact["output"])
+        same = any(bool((difference(output, other.astype(np.float64)) <= grain).all()) for other in (exact["output"], right["output"]))
+        for judge in judges:
+            word = "is the right answer" if same else judge.verdict(sent_as(dtype, {"output": output})["output"])
             counts[name, word] += 1
             if word == "right":
                 print(f"spoiled and right: {case['suite']}/{case['name']} in {dtype.name}: {name}")
 
 
 def moved(made: Arrays, right: Arrays) -> float:
-    """The most by which an array differs, in parts of its largest element; fills and biases are no measure."""
+    """The most by which an array differs, in parts of its largest element, or, where its terms cancel altogether, of that of what it is
+    made from; fills and biases are no measure."""
     found = [0.0]
     for name, array in made.items():
-        if array.dtype != bool and array.shape == right[name].shape and name not in ("masked", "bias") and largest_of(right[name]):
-            found.append(float(np.nan_to_num(difference(array, right[name]), posinf=np.inf).max(initial=0.0)) / largest_of(right[name]))
+        size = largest_of(right[name])
+        size = size if size > GRAIN["float64"] * source_of(name, right) else source_of(name, right)
+        if array.dtype != bool and array.shape == right[name].shape and name not in ("masked", "bias") and size:
+            found.append(float(np.nan_to_num(difference(array, right[name]), posinf=np.inf).max(initial=0.0)) / size)
     return max(found)
 
 
-def count_mistakes(case: dict, given: Arrays, dtype: np.dtype, counts: Counter) -> None:
-    """Verdicts on known mistakes that move what is sent by more than MOVED, by (what is sent, verdict)."""
+def count_mistakes(case: dict, given: Arrays, dtype: np.dtype, counts: Counter, known: frozenset[str] = ALL) -> set[str]:
+    """Verdicts on `known` mistakes that move what is sent by more than MOVED, by (what is sent, verdict); returns which ones do."""
     wide, _, right = exactly(case, given, dtype)
-    for mistake in LIBRARY.values():
-        made = by_mistake(wide, right, mistake)
-        for part, sent in parts(made or {}):
-            if moved(sent, right) > MOVED:
-                word = judge_case(case, given, sent_as(dtype, sent))["verdict"]
+    alone, found = Judge(case, given, {}), set()
+    for mistake in [mistake for name, mistake in LIBRARY.items() if name in known]:
+        made = by_mistake(wide, right, mistake) or {}
+        output = {name: made[name] for name in ("output",) if name in made}
+        others = {name: array for name, array in made.items() if name != "output"}
+        for part, sent, judge in (("output", output, alone), ("all", made, Judge(case, given, sent_as(dtype, others)))):
+            if sent and moved(sent, right) > MOVED:
+                found.add(mistake.name)
+                word = judge.verdict(sent_as(dtype, output).get("output"))
                 counts[part, word] += 1
                 if word == "right":
-                    print(f"mistaken and right: {case['dims']['Lq']} tokens, {case['name']} in {dtype.name}: {mistake.name}, {part}")
+                    print(f"mistaken and right: {case['suite']}/{case['name']} in {dtype.name}: {mistake.name}, {part}")
+    return found
 
 
 def table(title: str, counts: Counter) -> str:
@@ -286,24 +408,32 @@ def table(title: str, counts: Counter) -> str:
     return "\n".join([*lines, f"| all | {' | '.join(str(total) for total in totals)} |"])
 
 
-def main(step: int) -> None:
-    warnings.simplefilter("ignore")
-    good, spoiled = Counter(), Counter()
-    long = [(tokens, of_length(tokens, options)) for tokens in LENGTHS[: 3 if step == 1 else 2] for options in OPTIONS]
-    for case in shipped()[::step] + [case for _, case in long]:
+def chapter(title: str, cases: list[dict], once: bool) -> None:
+    """Count over these cases and print the tables. once: each known mistake only in the first case that shows it."""
+    good, spoiled, mistaken = Counter(), Counter(), Counter()
+    left, found = dict.fromkeys(HALF, ALL), set()
+    for case in cases:
         given = parameters.stage(case, FOLDER)
         for dtype in HALF:
             count_honest(case, given, dtype, good)
             count_spoiled(case, given, dtype, spoiled)
-    print(table("honest evaluations", good), "\n\n" + table("spoiled outputs", spoiled), sep="")
-    for tokens in dict.fromkeys(tokens for tokens, _ in long):
-        wrong = Counter()
-        for case in [case for length, case in long if length == tokens]:
-            given = parameters.stage(case, FOLDER)
-            for dtype in HALF:
-                count_mistakes(case, given, dtype, wrong)
-        print("\n" + table(f"mistakes at {tokens} tokens", wrong), flush=True)
+            here = count_mistakes(case, given, dtype, mistaken, left[dtype])
+            found |= here
+            left = left | {dtype: left[dtype] - here} if once else left
+    print(f"\n## {title}: {len(cases)} cases, {len(found)} of {len(LIBRARY)} known mistakes\n")
+    for what, counts in (("honest evaluations", good), ("spoiled outputs", spoiled), ("mistakes", mistaken)):
+        print(table(what, counts) + "\n", flush=True)
+
+
+def main(chapters: list[str]) -> None:
+    warnings.simplefilter("ignore")
+    for name in chapters:
+        what, _, every = name.partition("/")
+        step, _, first = every.partition("+")
+        cases = shipped()[int(first or 0) :: int(step or 1)] if what == "shipped" else [of_length(int(what), key) for key in OPTIONS]
+        chapter(name if what == "shipped" else f"{name} tokens", cases, what == "512")
+        print(f"{name}: {time.process_time():.0f} s of CPU so far", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
+    main(sys.argv[1:] or ["shipped", "8", "64", "512"])

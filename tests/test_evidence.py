@@ -10,7 +10,7 @@ from shipped import all_shipped
 from worked_attention.conformance.matrix import LOOKS, picture, verdicts
 from worked_attention.files.summary import summarise, table
 from worked_attention.referee.compare import VERDICTS, Gate, compare_arrays, compare_case, gates_of, own_gates, verdict_on
-from worked_attention.referee.evidence import PART, SPOILED, coarsest, largest_of, source_of, tells, weigh
+from worked_attention.referee.evidence import PART, SPOILED, _first, coarsest, largest_of, source_of, tells, weigh
 from worked_attention.stages import parameters
 from worked_attention.stages.dtypes import overflow, usual_precision
 from worked_attention.stages.precision import bfloat16
@@ -161,7 +161,41 @@ def test_undecided_in_the_tables():
     assert "torch.manual in bfloat16: undecided" in picture(verdicts({"s": {"c": cell}}, {}))
 
 
+def test_the_element_that_decides():
+    """The largest key, of equal ones that with the largest second, and the first of these; by the book, one after the other."""
+    draw = np.random.Generator(np.random.Philox(2))
+    for _ in range(50):
+        key, second = draw.integers(0, 3, (2, 3, 4)).astype(np.float64)
+        key[0, 0], second[1, 1] = (np.nan, np.inf) if draw.integers(2) else (np.inf, np.nan)
+        ranks = [(-np.nan_to_num(k, nan=-np.inf), -np.nan_to_num(s, nan=-np.inf)) for k, s in zip(key.ravel(), second.ravel(), strict=True)]
+        expected = np.unravel_index(min(range(12), key=lambda i, ranks=ranks: (ranks[i], i)), key.shape)
+        assert _first(key, second) == tuple(expected)
+    assert _first(np.zeros((0, 3)), np.zeros((0, 3))) == ()
+
+
 # The benchmark, in small
+
+
+@quiet
+@pytest.mark.parametrize("options", ["gradients", "grouped"])
+def test_the_benchmark_judges_as_the_judge_does(options: str):
+    """What it computes once for many outputs gives the verdicts of `judge_case` on each; right, undecided and wrong ones."""
+    case = evidence.of_length(8, options)
+    given = parameters.stage(case, evidence.FOLDER)
+    wide, rounded, exact = evidence.exactly(case, given, bfloat16)
+    right = evidence.sent_as(bfloat16, evidence.in_stages(wide, rounded, bfloat16, evidence.CONTRACTS["weights stored in half"]))
+    others = {name: array for name, array in right.items() if name != "output"}
+    alone, beside = evidence.Judge(case, given, {}), evidence.Judge(case, given, others)
+    words = set()
+    for factor in (1.0, 1.001, 1.04, 1.06, 1.5, -1.0):
+        output = (factor * right["output"].astype(np.float64)).astype(bfloat16)
+        for judge, sent in ((alone, {"output": output}), (beside, right | {"output": output})):
+            words.add(judge.verdict(output))
+            assert judge.verdict(output) == evidence.judge_case(case, given, sent)["verdict"], factor
+    assert words == {"right", "undecided", "wrong"}
+    wrong = others | {"weights": np.ones_like(others["weights"])}
+    assert evidence.Judge(case, given, wrong).verdict(right["output"]) == "wrong"
+    assert evidence.Judge(case, given, wrong).verdict(None) == "wrong" and evidence.Judge(case, given, others).verdict(None) == "right"
 
 
 @quiet

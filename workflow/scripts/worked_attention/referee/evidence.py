@@ -136,7 +136,10 @@ def weigh(
 
 
 def _first(key: np.ndarray, second: np.ndarray) -> tuple[int, ...]:
-    """Index of the largest `key`, of equal ones that with the largest `second`, and the first of these."""
+    """Index of the largest `key`, of equal ones that with the largest `second`, and the first of these; NaN is smaller than any other."""
     if not key.size:
         return ()
-    return tuple(int(i) for i in np.unravel_index(np.lexsort((-second.ravel(), -key.ravel()))[0], key.shape))
+    shape = key.shape
+    key, second = (np.where(np.isnan(x), -np.inf, x).ravel() for x in (key, second))
+    largest = np.flatnonzero(key == key.max())
+    return tuple(int(i) for i in np.unravel_index(largest[second[largest].argmax()], shape))

@@ -5,9 +5,8 @@ a certified bound; so a stage is blamed for what it does itself, not for what it
 for them, computed from the last ones that were sent; then the bound covers the stages in between, and so does the blame.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import permutations
 
 import numpy as np
@@ -131,15 +130,15 @@ class Chain:
                 self.used |= fill(self.case, stage, before, fitting)
 
 
-def bounded(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, sent: Arrays, steps: Arrays) -> dict[str, np.ndarray]:
-    """How far each array may certainly be from the expected one in the arithmetic `how`, by name.
+def bounded(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, sent: Arrays, steps: Arrays) -> Iterator[Arrays]:
+    """How far each array may certainly be from the expected one in the arithmetic `how`, by name, stage after stage.
 
     rounded: the same chain from parameters rounded to `how.dtype`. sent: what was sent, in its own dtypes. steps: unit of the last printed
     decimal of each element, of arrays that are printed numbers; such an array is off by half of it, and so is what it leads to.
     """
     of = Errors(case, dict(chain.parameters), how.u, how.kept)
-    allowed = {}
     for stage in COMPUTED:
+        allowed = {}
         of.centre |= {name: chain.expected[name] for name in case["arrays"][stage] if name in chain.expected}
         with np.errstate(all="ignore"):
             BOUNDS[stage](of)
@@ -156,6 +155,7 @@ def bounded(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, se
                 if name == "masked" and "keep" in chain.expected:
                     error = np.where(chain.expected["keep"], error, 0.0)  # what takes the place of a blocked score is not computed
                 allowed[name] = error + steps[name] / 2 if name in steps else error
+        yield allowed
         for name in case["arrays"][stage]:
             of.centre[name] = chain.used[name]
             if name in chain.given:
@@ -169,15 +169,13 @@ def bounded(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, se
                     of.bound[name] = steps[name] / 2
                 if name in ("weights", "dropped"):
                     of.sums = of.of(name).sum(axis=-1, keepdims=True)
-    return allowed
 
 
-def spread(case: dict, chain: Chain, how: Arithmetic, sent: Arrays, steps: Arrays) -> dict[str, np.ndarray]:
-    """Standard deviation of each array in the arithmetic `how`, by name, where roundings are typical; arguments as those of `bounded`."""
+def spread(case: dict, chain: Chain, how: Arithmetic, sent: Arrays, steps: Arrays) -> Iterator[Arrays]:
+    """Standard deviation of each array in the arithmetic `how`, by name, where roundings are typical; all else as in `bounded`."""
     of = Spread(case, dict(chain.parameters), how.u, how.kept)
-    found = {}
     for stage in COMPUTED:
-        names = case["arrays"][stage]
+        found, names = {}, case["arrays"][stage]
         of.centre |= {name: chain.expected[name] for name in names}
         with np.errstate(all="ignore"):
             TYPICAL[stage](of)
@@ -185,11 +183,25 @@ def spread(case: dict, chain: Chain, how: Arithmetic, sent: Arrays, steps: Array
                 shown = _shown(sent, name, how)
                 more = rounding(finite(chain.expected[name]), shown) if shown > of.unit(name) else 0.0
                 found[name] = np.sqrt(of.of(name) + more + (steps[name] ** 2 / 12 if name in steps else 0.0))
+        yield found
+        with np.errstate(all="ignore"):
             of.centre |= {name: chain.used[name] for name in names}
             for name in [name for name in names if name in chain.given]:
                 known = rounding(finite(chain.used[name]), _shown(sent, name, how)) if how.half else np.zeros(chain.used[name].shape)
                 of.take(name, known + steps[name] ** 2 / 12 if name in steps else known)
-    return found
+
+
+class Known:
+    """Arrays by name that are computed stage after stage, no further than they are asked for."""
+
+    def __init__(self, stages: Iterator[Arrays]):
+        self.stages, self.found = stages, {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """The array `name`. Raises StopIteration if no stage has it."""
+        while name not in self.found:
+            self.found |= next(self.stages)
+        return self.found[name]
 
 
 def _shown(sent: Arrays, name: str, how: Arithmetic) -> float:
@@ -198,12 +210,12 @@ def _shown(sent: Arrays, name: str, how: Arithmetic) -> float:
     return unit if unit <= UNIT[how.dtype] else 0.0
 
 
-def unlimited(chain: Chain, rounded: Chain | None, how: Arithmetic, sent: Arrays, steps: Arrays) -> dict[str, np.ndarray]:
+def unlimited(chain: Chain, rounded: Chain | None, how: Arithmetic, sent: Arrays, steps: Arrays) -> Known:
     """`bounded`, as if no score overflowed and none were rounded to be stored; all but `chain` as there."""
     free = chain.case | {"overflow": dict.fromkeys(chain.case["overflow"], np.inf)}
     wide = replace(how, kept={name: unit for name, unit in how.kept.items() if name not in INNER["scores"]})
     fitting = {name: steps[name] for name in steps if name in sent and how.printed}
-    return bounded(free, chain, rounded, wide, {name: sent[name] for name in sent if name not in INNER["scores"]}, fitting)
+    return Known(bounded(free, chain, rounded, wide, {name: sent[name] for name in sent if name not in INNER["scores"]}, fitting))
 
 
 class Trial:
@@ -214,11 +226,9 @@ class Trial:
         steps: see `bounded`."""
         self.case, self.chain, self.how, self.sent = chain.case, chain, how, sent
         self.steps = steps if how.printed else {}
-        self.bound = bounded(self.case, chain, rounded, how, sent, {name: self.steps[name] for name in self.steps if name in sent})
-
-    @cached_property
-    def sigma(self) -> dict[str, np.ndarray]:
-        return spread(self.case, self.chain, self.how, self.sent, {name: self.steps[name] for name in self.steps if name in self.sent})
+        fitting = {name: self.steps[name] for name in self.steps if name in sent}
+        self.bound = Known(bounded(self.case, chain, rounded, how, sent, fitting))
+        self.sigma = Known(spread(self.case, chain, how, sent, fitting))
 
     def weigh(self, name: str, got: np.ndarray) -> Finding:
         """What `got` [any shape, float64 or bool] shows of the array `name`."""

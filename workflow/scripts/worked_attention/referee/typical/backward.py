@@ -10,6 +10,8 @@ from worked_attention.stages.catalogue import SOURCES
 from worked_attention.stages.contexts import merge_heads
 from worked_attention.stages.projections import SHARED, split_heads
 
+LITTLE = 1 / 16  # a standard deviation of a score up to which first order is taken at its word
+
 
 def linear(of: Spread, dy: str, x: str, w: str) -> np.ndarray:
     """Notes dW = dY^T X and db = sum dY over n rows; the variance of dX = dY W before it is stored."""
@@ -24,18 +26,25 @@ def linear(of: Spread, dy: str, x: str, w: str) -> np.ndarray:
 
 
 def softmax(of: Spread) -> None:
-    """dS = P (dP - t), t = sum_j P_j dP_j. Errors e of the scores move t by sum_j P_j e_j (dP_j - t), storing the weights by sum_j (error
-    of P_j) dP_j; products and differences are rounded one by one."""
+    """dS = P (dP - t), t = sum_j P_j dP_j; with a = dP - t, errors of dP, of the scores and of storing P make, to first order,
+
+        P_i (e_i - sum_j P_j e_j),    P_i (e_i a_i - sum_j P_j e_j (a_i + a_j)),    e_i a_i - P_i sum_j e_j dP_j,
+
+    and a common error of the sum makes P_i (t - a_i) times it. Where an error of a score is not small, what it has in common with its own
+    share of the sums is not taken off. Products and differences, P (dP - t) or P dP - P t, are rounded one by one in the arithmetic of
+    sums, and the result as it is stored."""
     a = of.centre
     p, dp = np.where(np.isnan(a["weights"]), 0.0, a["weights"]), a["d_weights"]
     t = (p * dp).sum(axis=-1, keepdims=True)
-    away, vp, vdp = dp - t, of.of("weights"), of.of("d_weights")
+    away, vdp = dp - t, of.of("d_weights")
     soft = np.zeros(p.shape) if of.moved is None else np.minimum(of.moved[..., : p.shape[-1]] ** 2, 1e200)
-    stored = vp if of.moved is None else of.rounding("weights", p)
-    vt = (p * p * vdp + soft * away**2 + stored * dp**2).sum(axis=-1, keepdims=True) + of.total * t * t
-    vt = vt + (of.rounding("d_masked", p * dp)).sum(axis=-1, keepdims=True) + of.rounding("d_masked", t)
-    found = vp * away**2 + p * p * (vdp + vt + of.rounding("d_masked", np.abs(dp) + np.abs(t)))
-    of.settle("d_masked", np.where(np.isneginf(a["masked"]), 0.0, found), 2)
+    stored = of.of("weights") if of.moved is None else of.rounding("weights", p)
+    own = soft * np.where(soft <= (LITTLE * p) ** 2, 1 - 4 * p, 1.0) * away**2 + stored * (away**2 - 2 * p * away * dp)
+    own = own + p * p * ((1 - 2 * p) * vdp + of.total * (t - away) ** 2 + rounding(dp, of.u) + rounding(t, of.u))
+    row = p * p * vdp + stored * dp**2 + rounding(p * dp, of.u)
+    common = [(soft * away**power).sum(axis=-1, keepdims=True) for power in range(3)]
+    row = row.sum(axis=-1, keepdims=True) + rounding(t, of.u) + common[0] * away**2 + 2 * common[1] * away + common[2]
+    of.settle("d_masked", np.where(np.isneginf(a["masked"]), 0.0, np.maximum(own + p * p * row, 0.0)))
 
 
 def none(of: Spread) -> None:
@@ -96,9 +105,13 @@ def stage(of: Spread) -> None:
     def grouped(x: np.ndarray) -> np.ndarray:
         return backward.sum_groups(x, case["kv_heads"])[..., new, :]
 
+    def shared(name: str, variance: np.ndarray, share: np.ndarray) -> np.ndarray:
+        """Variance of what several query heads ask of one key or value head: the `share` of each is stored before they are added."""
+        return grouped(variance + of.rounding(name, share) if case["kv_heads"] < case["heads"] else variance)
+
     vc, dc = of.of("d_contexts"), a["d_contexts"]
     weights = np.where(np.isnan(a[used]), 0.0, a[used])
-    of.settle("d_v_heads", grouped(product(turn(of.of(used)), turn(weights), vc, dc, of.u)), 2)
+    of.settle("d_v_heads", shared("d_v_heads", product(turn(of.of(used)), turn(weights), vc, dc, of.u), turn(weights) @ dc))
     found = product(vc, dc, turn(vv), turn(v), of.u)
     if "dropout_keep" in a:
         of.settle("d_weights", found * (a["dropout_keep"] / (1 - case["dropout"])) ** 2, 4)
@@ -106,9 +119,11 @@ def stage(of: Spread) -> None:
         of.settle("d_weights", found)
     SOFTMAX[case["softmax"]](of)
     softcap(of)
-    of.settle("d_qk", case["scale_factor"] ** 2 * of.of("d_scaled"), 3)
+    of.settle("d_qk", case["scale_factor"] ** 2 * of.of("d_scaled") + 2 * rounding(a["d_qk"], of.u))
     vd, d = of.of("d_qk"), a["d_qk"]
-    back = {"q": (product(vd, d, vk, k, of.u), d @ k), "k": (grouped(product(turn(vd), turn(d), vq, q, of.u)), grouped(turn(d) @ q))}
+    share = turn(d) @ q
+    back = {"q": (product(vd, d, vk, k, of.u), d @ k)}
+    back["k"] = (shared("d_k_heads", product(turn(vd), turn(d), vq, q, of.u), share), grouped(share))
     for name, where in (("q", case["query_positions"]), ("k", case["key_positions"])):
         variance, centre = back[name]
         own = f"d_{name}_heads"
@@ -117,8 +132,8 @@ def stage(of: Spread) -> None:
             centre = backward.unrotate(centre, np.array(where), case["rotary"])
         if case["qk_norm"]:
             variance = norm(of, name, centre, variance + of.rounding(own, centre))
-        of.settle(own, variance, 2)
-    parts: dict[str, list[np.ndarray]] = {}
+        of.settle(own, variance)
+    parts: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     for name in "qkv":
         if f"d_{name}" in a:
             of.variance[f"d_{name}"] = merge_heads(of.of(f"d_{name}_heads"))
@@ -128,6 +143,7 @@ def stage(of: Spread) -> None:
         part, size = of.of(f"d_{name}"), a[f"d_{name}"]
         if f"w_{name}" in a:
             part, size = linear(of, name, f"{source}_pos" if f"{source}_pos" in a else source, f"w_{name}"), size @ a[f"w_{name}"]
-        parts.setdefault(source, []).append(part + 2 * of.rounding(f"d_{source}", size))
-    for source, variances in parts.items():
-        of.settle(f"d_{source}", sum(variances))
+        parts.setdefault(source, []).append((part, size))
+    for source, found in parts.items():  # of several parts each is stored, then they are added one after the other
+        own = sum(part + (len(found) - 1) * of.rounding(f"d_{source}", size) for part, size in found)
+        of.settle(f"d_{source}", own)
