@@ -140,7 +140,7 @@ def middling(dtype: str, **more) -> dict:
 
 def broken(computed: dict, found: dict, true: dict) -> list[str]:
     """Names of the arrays that leave their bound."""
-    return [name for name in computed if name in true and not within(computed[name], true[name][0], found[name] + true[name][1])]
+    return [name for name in computed if name in true and not within(computed[name], true[name].middle, found[name] + true[name].radius)]
 
 
 @dtypes

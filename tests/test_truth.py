@@ -1,6 +1,7 @@
 """Truth against exact fractions and fifty decimals, its radii and what it does not certify, its independence, and its cost."""
 
 import ast
+import json
 import math
 import random
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import time
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -110,9 +112,10 @@ def test_what_float64_cannot_say_is_told_apart():
     """Exactly 0 and infinite: radius 0. Beyond the largest float64: infinite, 0. No number: NaN, 0. Anything: NaN, infinite."""
     with working_bits(128):
         big = flint.arb(10) ** 400
-        said = settle(np.array([flint.arb(0), flint.arb("-inf"), big, -big, flint.arb("nan"), flint.arb(1, math.inf), flint.arb(big, big)]))
-    np.testing.assert_array_equal(said[0], [0, -np.inf, np.inf, -np.inf, np.nan, np.nan, np.nan])
-    np.testing.assert_array_equal(said[1], [0, 0, 0, 0, 0, np.inf, np.inf])
+        said = [flint.arb(0), flint.arb("-inf"), big, -big, flint.arb("nan"), flint.arb(1, math.inf), flint.arb(big, big)]
+        middle, radius = settle(np.array(said, dtype=object))
+    np.testing.assert_array_equal(middle, [0, -np.inf, np.inf, -np.inf, np.nan, np.nan, np.nan])
+    np.testing.assert_array_equal(radius, [0, 0, 0, 0, 0, np.inf, np.inf])
 
 
 def of(**raw: object) -> dict:
@@ -176,9 +179,9 @@ TIE = {  # a query halfway between two keys: both angles are one radian, and no 
 def test_a_tie_that_no_bits_decide_is_not_certified():
     found = of(**TIE)
     for name in ("weights", "contexts", "output"):
-        assert np.isnan(found[name][0]).all() and np.isinf(found[name][1]).all(), name
-    assert np.isfinite(found["masked"][0]).all() and (found["masked"][1] < 1e-15).all()
-    assert (of(**{**TIE, "softmax": "plain"})["weights"][1] < 1e-15).all()
+        assert np.isnan(found[name].middle).all() and np.isinf(found[name].radius).all(), name
+    assert np.isfinite(found["masked"].middle).all() and (found["masked"].radius < 1e-15).all()
+    assert (of(**{**TIE, "softmax": "plain"})["weights"].radius < 1e-15).all()
 
 
 def test_what_128_bits_do_not_turn_takes_more():
@@ -187,20 +190,20 @@ def test_what_128_bits_do_not_turn_takes_more():
         raw = {"rotary": {"pairing": "half", "base": base}, "positions": {"queries": [9999], "keys": [1]}}
         case = resolved({**raw, "parameters": qkv([[1, 0, 1, 1]], [[1, 0, 2, 2]])})
         found = stage_truth(case, "projections", parameters(case, ROOT))
-        assert (found["q_rot"][1] < 1e-15).all(), base
-        turned = found["q_rot"][0][0, 0]
+        assert (found["q_rot"].radius < 1e-15).all(), base
+        turned = found["q_rot"].middle[0, 0]
         np.testing.assert_allclose(turned[0] ** 2 + turned[2] ** 2, 2, rtol=1e-15)
     x = {"x": [[1e20, -1e20, 3e-30, 4e-30]], "w_q": [[1, 1, 1, 0], [1, 1, 0, 1]], "w_k": [[1, 0, 0, 0], [0, 1, 0, 0]]}
     case = resolved({"qk_norm": {"kind": "l2", "eps": 0}, "parameters": {**x, "w_v": x["w_k"]}})
     found = stage_truth(case, "projections", parameters(case, ROOT))
-    np.testing.assert_allclose(found["q_norm"][0][0, 0], [0.6, 0.8], rtol=1e-15)
-    assert (found["q_norm"][1] < 1e-15).all()
+    np.testing.assert_allclose(found["q_norm"].middle[0, 0], [0.6, 0.8], rtol=1e-15)
+    assert (found["q_norm"].radius < 1e-15).all()
 
 
 def test_beside_what_is_not_certified_nan_is_not_certified_either():
     raw = {**TIE, "positions": {"queries": [1, 1], "keys": [0, 2]}, "mask": {"block": [[0, 0], [1, 1]], "empty_row": "nan"}}
     raw["parameters"] = qkv([[1, 0], [1, 0]], [[1, 0], [1, 0]])
-    assert np.isinf(of(**raw)["weights"][1]).all()
+    assert np.isinf(of(**raw)["weights"].radius).all()
     middle, radius = of(**{**raw, "softmax": "plain"})["weights"]
     assert np.isnan(middle[0, 1]).all() and (radius < 1e-15).all()
 
@@ -209,8 +212,8 @@ def test_beside_what_is_not_certified_nan_is_not_certified_either():
 @pytest.mark.parametrize(("policy", "row"), [("zero", [0, 0]), ("nan", [np.nan, np.nan]), ("uniform", [0.5, 0.5])])
 def test_an_empty_row_follows_the_case(softmax: str, policy: str, row: list):
     found = of(softmax=softmax, mask={"block": [[1, 1], [0, 1]], "empty_row": policy}, parameters=qkv([[1], [1]], [[1], [2]]))
-    np.testing.assert_array_equal(found["weights"][0], [[row, [1, 0]]])
-    assert (found["weights"][1] <= ONE).all()
+    np.testing.assert_array_equal(found["weights"].middle, [[row, [1, 0]]])
+    assert (found["weights"].radius <= ONE).all()
 
 
 @pytest.mark.parametrize("softmax", ["plain", "hardmax"])
@@ -361,25 +364,82 @@ def test_every_stage_at_a_real_size_takes_about_a_second():
 
 
 MEASURED = """
-import sys
+import json, resource, runpy, sys
 from pathlib import Path
-import resource
 from strategies import resolved
+from worked_attention.cases.costs import truth_megabytes
+from worked_attention.files.artifacts import write_json, write_stage
 from worked_attention.referee.truth.whole import truth
-from worked_attention.stages.parameters import stage
+from worked_attention.stages import parameters
+from worked_attention.stages.catalogue import STAGES
+from worked_attention.stages.whole import compute
+what, folder, options = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
 drawn = {name: {"normal": {"seed": i}} for i, name in enumerate(("q_heads", "k_heads", "v_heads"))}
-case = resolved({"heads": 8, "sizes": {"Lq": 256, "Lk": 256, "d_k": 16}, "parameters": drawn})
-given = stage(case, Path())
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-truth(case, given)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+case = resolved({"heads": 8, "sizes": {"Lq": 256, "Lk": 256, "d_k": 16}, "parameters": drawn, **options})
+mebibytes = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+if what == "truth":
+    given = parameters.stage(case, Path())
+    before = mebibytes()
+    truth(case, given)
+    print(mebibytes() - before)
+elif what == "stages":
+    made = compute(case)
+    for stage in STAGES:
+        write_stage(folder / stage / "case", stage, case, {name: made[name] for name in case["arrays"][stage]})
+    write_json(folder / "parameters" / "case" / "case.json", case)
+    write_json(folder / "parameters" / "suite.json", {"cases": ["case"]})
+else:
+    class Inputs(dict):
+        __getattr__ = dict.get
+    class Rule:
+        input, output, log = Inputs({stage: str(folder / stage) for stage in STAGES[:-1]}), [str(folder / "truth")], [str(folder / "log")]
+    runpy.run_path(what, init_globals={"snakemake": Rule})
+    print(mebibytes() * 1024**2 / 1e6, truth_megabytes(case["shapes"]))
 """
 
 
-def test_truth_needs_little_more_than_its_results():
-    """Half a million scores: 48 bytes each for what is told of qk, scaled and weights (masked is scaled), and 32 MB to compute with."""
+def measured(what: str, folder: Path, **options: object) -> list[float]:
+    """What a fresh process prints that does one part of MEASURED."""
     paths = [str(ROOT / "workflow" / "scripts"), str(ROOT / "tests")]
-    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {paths!r}\n{MEASURED}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    kibibytes = int(done.stdout)
-    assert kibibytes < 48 * 8 * 256 * 256 / 1024 + 32 * 1024, kibibytes
+    program = f"import sys; sys.path[:0] = {paths!r}\n{MEASURED}"
+    command = [sys.executable, "-c", program, what, str(folder), json.dumps(options)]
+    return [float(word) for word in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()]
+
+
+CAUSAL = {"mask": {"causal": "top_left"}}
+
+
+@pytest.mark.parametrize(("options", "told"), [({}, 24), ({"dtype": "float32", **CAUSAL}, 33)], ids=["plain", "causal"])
+def test_truth_needs_little_more_than_its_midpoints(options: dict, told: int, tmp_path: Path):
+    """Half a million scores: 8 bytes each for what is told of qk, scaled, weights and, where there is a mask, masked (1 for keep), and
+    32 MB to compute with. At 1,024 tokens and 8 heads this makes 310 MB, and 60 for Python."""
+    [mebibytes] = measured("truth", tmp_path, **options)
+    assert mebibytes < told * 8 * 256 * 256 / 1024**2 + 32, mebibytes
+
+
+def test_the_need_of_the_rule_is_told_beforehand(tmp_path: Path):
+    """Peak memory of rule truth in a process of its own: no more than told, and more than half of it."""
+    measured("stages", tmp_path, **CAUSAL)
+    peak, told = measured(str(ROOT / "workflow" / "scripts" / "truth.py"), tmp_path, **CAUSAL)
+    assert told / 2 < peak < told, (peak, told)
+
+
+def test_queries_that_are_certified_are_computed_but_once(monkeypatch: pytest.MonkeyPatch):
+    """Two queries, of which the second has a tie that takes all bits: the first is not computed again, and both are told as before."""
+    keys, queries = [[1, 0], [0, 1]], [[1, 0], [1, 1]]
+    raw = {"softmax": "hardmax", "scale": "none", "rotary": {"pairing": "half"}, "positions": {"queries": [0, 1], "keys": [1, 1]}}
+    case = resolved({**raw, "parameters": qkv(queries, keys)})
+    given, rows = parameters(case, ROOT), []
+    together = truth(case, given)
+    monkeypatch.setattr(whole, "TOKENS", 1)
+    attended = whole._attended
+    monkeypatch.setattr(whole, "_attended", lambda *given: rows.append(given[-1]) or attended(*given))
+    apart = truth(case, given)
+    unsure = [i for i in range(2) if np.isinf(apart["weights"].radius[0, i]).any()]
+    assert unsure == [1] and rows == [[slice(0, 1), slice(1, 2)]] + [[slice(1, 2)]] * 5
+    for name, (middle, radius) in together.items():
+        if name in ("weights", "contexts", "concat", "output"):
+            row = (slice(None),) * (middle.ndim - 2) + (1,)
+            assert np.isnan(apart[name].middle[row]).all() and np.isinf(radius[row]).all(), name
+        else:
+            assert (np.abs(middle - apart[name].middle) <= radius + apart[name].radius).all(), name

@@ -43,8 +43,9 @@ def counted(arrays: dict[str, list[str]], shapes: dict[str, tuple], dims: dict[s
 def truth_megabytes(shapes: dict[str, list[int]]) -> float:
     """Memory that rule truth needs for a case, estimated, in 10^6 bytes. shapes: of all its arrays, by name.
 
-    Measured: 40 bytes for each number (ours, its bound, the exact one, its radius, one more), 72 as a ball for each that is not a score or
-    weight, for those are computed in slices, and 100 MB for Python and what is in work.
+    Measured: 24 bytes for each number (ours, its bound, the exact one), 130 more for each of the largest array while it is compared, 72 as
+    a ball for each that is not a score or weight, for those are computed in slices, and 100 MB for Python and what is in work.
     """
-    kept = sum(prod(axes) for name, axes in shapes.items() if CATALOGUE[name].axes[-1] not in ("Lk", "Lc"))
-    return 100 + (40 * sum(map(prod, shapes.values())) + 72 * kept) / 1e6
+    sizes = {name: prod(axes) for name, axes in shapes.items()}
+    kept = sum(size for name, size in sizes.items() if CATALOGUE[name].axes[-1] not in ("Lk", "Lc"))
+    return 100 + (24 * sum(sizes.values()) + 130 * max(sizes.values()) + 72 * kept) / 1e6

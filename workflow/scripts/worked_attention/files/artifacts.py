@@ -72,7 +72,12 @@ def packed(path: Path) -> Iterator[Callable[[str, str, np.ndarray], None]]:
         def put(case: str, name: str, array: np.ndarray) -> None:
             member = zipfile.ZipInfo(f"{case}/{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
             member.create_system = 3
-            archive.writestr(member, _npy(array))
+            array, head = np.ascontiguousarray(array), BytesIO()
+            np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(array))
+            member.file_size = head.tell() + array.nbytes
+            with archive.open(member, "w") as file:  # without a copy, for an array may be as large as the memory allows
+                file.write(head.getvalue())
+                file.write(array.reshape(-1).view(np.uint8).data)
 
         yield put
     os.replace(temporary, path)

@@ -270,8 +270,8 @@ def rounding(cases: list[dict], arrays: Arrays) -> list[dict]:
         exact, allowed = truth(case, given), bounds(case, centres(case, given), *roundoffs(case))
         for evaluation, found in evaluations(case, given).items():
             for stage, names in ROUNDED.items():
-                off = {name: np.abs(found[name].astype(np.float64) - exact[name][0]) + exact[name][1] for name in names}
-                unit = DTYPES[case["dtype"]].roundoff * max(np.abs(exact[name][0]).max() for name in names)
+                off = {name: np.abs(found[name].astype(np.float64) - exact[name].middle) + exact[name].radius for name in names}
+                unit = DTYPES[case["dtype"]].roundoff * max(np.abs(exact[name].middle).max() for name in names)
                 rows.append(
                     {
                         "case": case["name"],

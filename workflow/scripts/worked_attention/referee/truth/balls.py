@@ -8,6 +8,7 @@ needs its argument sharper than it is, it answers `ANYTHING`, and all is done ag
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 from flint import arb, arb_mat, ctx
@@ -40,21 +41,47 @@ def _shaped(entries: list[arb], shape: tuple[int, ...]) -> Balls:
     return out.reshape(shape)
 
 
-def settle(x: Balls) -> tuple[np.ndarray, np.ndarray]:
-    """(midpoint, radius), float64 in the shape of x: the exact number lies within radius of midpoint, whose own rounding is part of it.
+@dataclass(frozen=True)
+class Settled:
+    """Exact numbers in float64, which can be taken apart as (middle, radius): the exact number lies within radius of the midpoint, whose
+    own rounding is part of it.
 
     Radius 0 says that the midpoint is the number (0 or infinite), that the number is beyond the largest float64 (infinite as well), or
-    that there is none (NaN, as of 0/0). Of what could be anything (NaN, inf) is told: not certified. Booleans are exact.
+    that there is none (NaN, as of 0/0). Of what could be anything (NaN, inf) is told: not certified.
+
+    middle: midpoints. wide: radii where they are more than the rounding of the midpoint, else 0; next to all are 0, and a page of zeros
+    that nobody wrote takes no memory. rounded: False if midpoints are the numbers themselves.
     """
+
+    middle: np.ndarray
+    wide: np.ndarray
+    rounded: bool = True
+
+    @property
+    def radius(self) -> np.ndarray:
+        """The radii, float64 in the shape of `middle`; made anew each time."""
+        if not self.rounded:
+            return np.zeros(self.middle.shape)
+        size = np.abs(self.middle)
+        own = np.where((size > 0) & (size < np.inf), size * 2.0**-52 + LEAST, 0.0)
+        return np.where(self.wide > 0, self.wide, own)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        yield self.middle
+        yield self.radius
+
+
+def settle(x: Balls) -> Settled:
+    """Balls or booleans of any shape as they are told; booleans are exact."""
     if x.dtype != object:
-        return x, np.zeros(x.shape)
+        return Settled(x, np.zeros(x.shape), rounded=False)
     flat = x.ravel().tolist()
     middle = np.array([float(ball) for ball in flat])
     accuracy = np.array([ball.rel_accuracy_bits() for ball in flat])
-    radius = np.abs(middle) * 2.0**-52 + LEAST
+    wide = np.zeros(middle.shape)
     for i in np.flatnonzero((accuracy <= 60) | ~np.isfinite(middle) | (middle == 0)):
-        middle[i], radius[i] = _special(flat[i], float(middle[i]))
-    return middle.reshape(x.shape), radius.reshape(x.shape)
+        middle[i], wide[i] = _special(flat[i], float(middle[i]))
+    return Settled(middle.reshape(x.shape), wide.reshape(x.shape))
 
 
 def _special(ball: arb, middle: float) -> tuple[float, float]:

@@ -1,9 +1,11 @@
 """The exact numbers of a case, in slices: some queries of one head of one sequence at a time, so that it needs little memory."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from worked_attention.referee.truth import backward
-from worked_attention.referee.truth.balls import BITS, Balls, balls, settle, working_bits
+from worked_attention.referee.truth.balls import BITS, Balls, Settled, balls, settle, working_bits
 from worked_attention.referee.truth.contexts import concat, contexts
 from worked_attention.referee.truth.outputs import outputs
 from worked_attention.referee.truth.parts import Part, axes, blocks, place
@@ -12,13 +14,13 @@ from worked_attention.referee.truth.scores import scores
 from worked_attention.referee.truth.weights import weights
 from worked_attention.stages.catalogue import BOOLEAN, STAGES
 
-Settled = dict[str, tuple[np.ndarray, np.ndarray]]
+Found = dict[str, Settled]
 HEAD = {"scores": scores, "weights": weights, "contexts": contexts}  # stages of one head
 TOKENS, CELLS = 128, 2**14  # queries whose heads are put side by side, and scores of a head, at a time
 
 
-def truth(case: dict, arrays: dict[str, np.ndarray]) -> Settled:
-    """Every array of every stage by name as (midpoint, radius), float64, from the exact parameters of the case; see `balls.settle`.
+def truth(case: dict, arrays: dict[str, np.ndarray]) -> Found:
+    """Every array of every stage by name, with midpoint and radius, from the exact parameters of the case; see `balls.Settled`.
 
     arrays: at least the case's parameters, as stages.parameters makes them. `keep` is boolean, with radius 0. A number that 4096 bits
     do not certify has the midpoint NaN and an infinite radius. Raises ValueError for an empty row where the case says `error`.
@@ -26,53 +28,78 @@ def truth(case: dict, arrays: dict[str, np.ndarray]) -> Settled:
     return _certified(case, {name: arrays[name] for name in case["arrays"]["parameters"]}, STAGES[1:])
 
 
-def stage_truth(case: dict, stage: str, arrays: dict[str, np.ndarray]) -> Settled:
+def stage_truth(case: dict, stage: str, arrays: dict[str, np.ndarray]) -> Found:
     """The arrays of one stage as `truth` gives them, recomputed from `arrays`, which are taken as exact."""
     made = set(case["arrays"][stage]) - set(case["arrays"]["parameters"])
     return _certified(case, {name: array for name, array in arrays.items() if name not in made}, (stage,))
 
 
-def _certified(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...]) -> Settled:
-    """With as many bits as it takes. What is NaN where all bits do not do may be so for that reason, and is not certified either."""
-    for bits in BITS:
-        with working_bits(bits):
-            found = _computed(case, given, stages)
-        if all(radius.max() < np.inf for _, radius in found.values()):
-            return found
-    return {name: (middle, np.where(np.isnan(middle), np.inf, radius)) for name, (middle, radius) in found.items()}
-
-
-def _computed(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...]) -> Settled:
-    """The arrays of these stages with the bits that balls have now, from those that are given.
+def _certified(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...]) -> Found:
+    """With as many bits as it takes, queries that are certified but once. What is NaN where all bits do not do may be so for that reason,
+    and is not certified either.
 
     Raises NotImplementedError where the case has an array that has no formula here.
     """
     wanted = [name for stage in stages for name in case["arrays"][stage]]
-    found = {name: (_unchanged(given[name]), np.zeros(given[name].shape)) for name in wanted if name in given}
+    found = {name: _unchanged(given[name]) for name in wanted if name in given}
+    unsure = _queries(case)
+    for bits in BITS:
+        with working_bits(bits):
+            _compute(case, given, stages, found, unsure)
+        if missing := [name for name in wanted if name not in found]:
+            raise NotImplementedError(f"truth has no formula for {', '.join(missing)}")
+        if all(settled.wide.max(initial=0.0) < np.inf for settled in found.values()):
+            break
+        unsure = _unsure(case, found)
+    else:
+        found = {name: replace(x, wide=np.where(np.isnan(x.middle), np.inf, x.wide)) for name, x in found.items()}
+    return {name: found[name] for name in wanted}
+
+
+def _queries(case: dict) -> list[tuple[int, slice]]:
+    """Every sequence and block of its queries."""
+    return [(b, rows) for b in range(case["dims"].get("B", 1)) for rows in blocks(case["dims"]["Lq"], TOKENS)]
+
+
+def _unsure(case: dict, found: Found) -> list[tuple[int, slice]]:
+    """Those of `_queries` of which something is not certified; all if it is something that they share, or if there are gradients."""
+    anything = {name: np.isinf(settled.wide) for name, settled in found.items() if np.isinf(settled.wide).any()}
+    if case["backward"] or not all("Lq" in axes(name) for name in anything):
+        return _queries(case)
+    group = case["heads"] // case["kv_heads"]
+
+    def of(b: int, rows: slice) -> bool:
+        return any(there[place(axes(name), there.shape, group, {"b": b, "rows": rows})].any() for name, there in anything.items())
+
+    return [(b, rows) for b, rows in _queries(case) if of(b, rows)]
+
+
+def _compute(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...], found: Found, queries: list[tuple[int, slice]]) -> None:
+    """Note the arrays of these stages in `found`, with the bits that balls have now, from those that are given: of these `queries`."""
     shared: dict[str, Balls] = {}  # gradients by weights and biases, to which every sequence adds
-    for b in range(case["dims"].get("B", 1)):
+    for b in sorted({b for b, _ in queries}):
         part = Part(case, given).cut(b=b)
         if "projections" in stages:
             made = projections(case, part.cut())  # a part of its own, so that balls of x and of weights do not stay
             _note(case, found, made, b=b)
             part.add(made)
-        entered = _attended(case, part, stages, found, shared)
+        entered = _attended(case, part, stages, found, shared, [rows for other, rows in queries if other == b])
         if entered:
             made = backward.of_projections(case, part, entered)
             _share(shared, {name: made.pop(name) for name in list(made) if "B" not in axes(name)})
             _note(case, found, made, b=b)
     _note(case, found, shared)
-    if missing := [name for name in wanted if name not in found]:
-        raise NotImplementedError(f"truth has no formula for {', '.join(missing)}")
-    return {name: found[name] for name in wanted}
 
 
-def _attended(case: dict, part: Part, stages: tuple[str, ...], found: Settled, shared: dict[str, Balls]) -> dict[str, Balls]:
-    """Scores to outputs of one sequence, and the way back, if there is one, to gradients by what entered scores and contexts (returned)."""
+def _attended(
+    case: dict, part: Part, stages: tuple[str, ...], found: Found, shared: dict[str, Balls], queries: list[slice]
+) -> dict[str, Balls]:
+    """Scores to outputs of some queries of one sequence, and the way back, if there is one, to gradients by what entered scores and
+    contexts (returned)."""
     back = "backward" in stages and case["backward"] is not None
     entered = {name: balls(np.zeros(_entering_shape(case, name))) for name in "qkv"} if back else {}
     forward = [stage for stage in stages if case["arrays"][stage]]
-    for rows in blocks(case["dims"]["Lq"], TOKENS):
+    for rows in queries:
         tokens = part.cut(rows=rows)
         made = backward.of_outputs(case, tokens) if back else {}
         tokens.add(made)
@@ -88,7 +115,7 @@ def _attended(case: dict, part: Part, stages: tuple[str, ...], found: Settled, s
     return entered
 
 
-def _head(case: dict, tokens: Part, h: int, forward: list[str], found: Settled, entered: dict[str, Balls]) -> Balls | None:
+def _head(case: dict, tokens: Part, h: int, forward: list[str], found: Found, entered: dict[str, Balls]) -> Balls | None:
     """Scores and weights of one head, and the contexts [n, d_v] that are returned; gradients are added to those in `entered`, if any."""
     head, by_rows = tokens.cut(h=h), []
     for name in [name for name in "kv" if f"{name}_heads" in head]:
@@ -126,14 +153,14 @@ def _share(shared: dict[str, Balls], made: dict[str, Balls]) -> None:
         shared[name] = shared[name] + value if name in shared else value
 
 
-def _unchanged(array: np.ndarray) -> np.ndarray:
+def _unchanged(array: np.ndarray) -> Settled:
     """What is given, in float64 and without a copy if it is that already; not to be written to."""
     view = array.astype(np.float64, copy=False).view()
     view.flags.writeable = False
-    return view
+    return Settled(view, np.zeros(array.shape), rounded=False)
 
 
-def _note(case: dict, found: Settled, made: dict[str, np.ndarray], **where: int | slice) -> None:
+def _note(case: dict, found: Found, made: dict[str, np.ndarray], **where: int | slice) -> None:
     """Write what was `made` of a part to its place; arrays that are one and the same (`masked` without a mask is `scaled`) stay so."""
     names: dict[int, str] = {}
     for name in [name for name in made if name in case["shapes"] and name not in case["arrays"]["parameters"]]:
@@ -141,9 +168,11 @@ def _note(case: dict, found: Settled, made: dict[str, np.ndarray], **where: int 
         if twin != name:
             found[name] = found[twin]
             continue
-        shape = case["shapes"][name]
-        middle, radius = found.setdefault(name, (np.empty(shape, bool if name in BOOLEAN else np.float64), np.zeros(shape)))
-        at = place(axes(name), middle.shape, case["heads"] // case["kv_heads"], where)
-        middle[at], off = settle(made[name])
-        if off.any():  # what is never written takes no memory
-            radius[at] = off
+        if name not in found:
+            shape, known = case["shapes"][name], name in BOOLEAN
+            found[name] = Settled(np.empty(shape, bool if known else np.float64), np.zeros(shape), rounded=not known)
+        whole, part = found[name], settle(made[name])
+        at = place(axes(name), whole.middle.shape, case["heads"] // case["kv_heads"], where)
+        whole.middle[at] = part.middle
+        if part.wide.any() or whole.wide[at].any():  # what is never written takes no memory
+            whole.wide[at] = part.wide
