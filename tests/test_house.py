@@ -246,7 +246,7 @@ def test_examples_of_the_guide_load(example: str, tmp_path: Path):
         assert load_config(path, {})
 
 
-ON_THE_COMMAND_LINE = {"archive", "keep_going", "submission", "contract", "case", "sheets", "answers"}
+ON_THE_COMMAND_LINE = {"archive", "keep_going", "submission", "contract", "digits", "case", "sheets", "answers"}
 
 
 def test_shipped_config_says_every_default():

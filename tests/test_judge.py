@@ -911,6 +911,58 @@ def test_a_digit_that_is_wrong_is_wrong(tmp_path: Path):
     assert found["worst"]["bound"] == pytest.approx(5e-5, rel=1e-3)
 
 
+HAND = {  # the first query as the article prints it
+    "weights": [[["0.2831", "0.4172", "0.2997"], None, None], None],
+    "contexts": [[["0.3182", "0.2256"], None, None], [["0.1852", "0.0810"], None, None]],
+    "output": {"digits": 4, "values": [[0.2705, 0.0593, 0.2071, -0.0055], None, None]},
+}
+
+
+def by_hand(folder: Path, answer: object) -> dict:
+    """The verdict on a Python file that returns this for the hand-worked case."""
+    folder.mkdir()
+    (folder / "hand.py").write_text(f"def attention(case):\n    return {answer!r} if case['name'] == 'two_heads' else None\n", "utf-8")
+    return judged(folder / "hand.py")["cases"]["handworked/two_heads"]
+
+
+def test_a_python_file_may_answer_with_printed_numbers(tmp_path: Path):
+    found = by_hand(tmp_path / "right", HAND)
+    assert (found["verdict"], found["contract"]) == ("right", "numbers rounded to 4 decimals"), found
+    assert by_hand(tmp_path / "alone", HAND["output"])["verdict"] == "right"
+    slip = {**HAND, "contexts": [[["0.3182", "0.2257"], None, None], None]}
+    found = by_hand(tmp_path / "slip", slip)
+    assert (found["verdict"], found["worst"]["array"], found["worst"]["index"]) == ("wrong", "contexts", [0, 0, 1])
+    assert by_hand(tmp_path / "floats", {"weights": [[0.2831, 0.4172, 0.2997]] * 3})["verdict"] == "wrong"
+    for answer, words in (({"output": None}, "holds null only"), ({"output": [["a"]]}, 'holds "a"'), ({"output": [["1"], "1"]}, "ragged")):
+        found = by_hand(tmp_path / words[-5:].strip("\""), answer)
+        assert found["verdict"] == "failed" and words in found["problems"][0], found
+
+
+def test_decimals_can_be_told_of_all_numbers(tmp_path: Path):
+    """--config digits=4: arrays in a file, and a wrong digit; NaN is an answer, and text keeps its own decimals."""
+    target = tmp_path / "mine" / "handworked" / "two_heads"
+    target.mkdir(parents=True)
+    chosen = {"handworked": SUITES["handworked"]}
+
+    def found(digits: int | None, dtype: str = "float64") -> dict:
+        np.save(target / "weights.npy", weights_.astype(dtype))
+        return judge_all(Submission(tmp_path / "mine", chosen, {"handworked": FOLDER}), chosen, digits=digits)["cases"][
+            "handworked/two_heads"
+        ]
+
+    printed_heads = json.loads((ROOT / "tests" / "data" / "handworked.json").read_text("utf-8"))["per_head"]
+    weights_ = np.round([head["weights"] for head in printed_heads], 4)
+    assert (found(4)["verdict"], found(4)["contract"]) == ("right", "numbers rounded to 4 decimals")
+    assert found(4, "float32")["verdict"] == "right"
+    assert found(None)["verdict"] == "wrong" and found(5)["verdict"] == "wrong"
+    (target / "output.json").write_text(json.dumps(printed(compute(ONE)["output"], 2)), "utf-8")
+    assert found(4)["contract"] == "numbers rounded to 4 decimals until weights, numbers rounded to 2 decimals from outputs"
+    weights_[1, 2, 0] += 0.0001
+    assert found(4)["worst"]["index"] == [1, 2, 0]
+    weights_[1, 2, 0] = np.nan
+    assert found(4)["verdict"] == "wrong"
+
+
 def test_what_is_left_open_is_not_judged(tmp_path: Path):
     made = compute(ONE)
     row = printed(made["weights"], 4)

@@ -21,6 +21,7 @@ rule judge:
         language=plan.config["language"],
         submission=plan.config["submission"],
         contract=plan.config["contract"],
+        digits=plan.config["digits"] if plan.config["digits"] != "all" else None,
         suites=list(plan.suites),
         limits=plan.config["limits"],
         keep_going=plan.config["keep_going"],

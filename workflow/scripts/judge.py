@@ -23,7 +23,7 @@ with logged(snakemake.log[0]):
     suites = {name: load_suite(folder / f"{name}.yaml", snakemake.params.limits) for name in snakemake.params.suites}
     try:
         submission = Submission(Path(path), suites, dict.fromkeys(suites, folder))
-        verdict = judge_all(submission, suites, contract=snakemake.params.contract)
+        verdict = judge_all(submission, suites, contract=snakemake.params.contract, digits=snakemake.params.digits)
     except Unreadable as error:
         said.append(f"Error: submission {path}: {error}")
     results = Path("results/judge") / submission.name if submission else None

@@ -72,6 +72,7 @@ def allowed(_context: click.Context, _option: click.Parameter, value: str) -> tu
 @suites_option
 @cases_option
 @click.option("--contract", type=click.Choice([ANY, *DTYPES]), default=ANY, help="Right only in this arithmetic, or in a finer one.")
+@click.option("--decimals", type=click.IntRange(0, 15), help="Numbers count for so many decimals, as in a calculation by hand.")
 @click.option(
     "--allow", default="", callback=allowed, metavar="WORDS", help=f"Verdicts that are no fault, with commas: {', '.join(ALLOWABLE)}."
 )
@@ -81,7 +82,7 @@ def allowed(_context: click.Context, _option: click.Parameter, value: str) -> tu
 @click.option("--show-output", is_flag=True, help="Show what a Python file prints.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first fault.")
 @digits_option
-def judge(path, suites, cases, contract, allow, junit_file, json_file, github, show_output, fail_fast, digits) -> None:
+def judge(path, suites, cases, contract, decimals, allow, junit_file, json_file, github, show_output, fail_fast, digits) -> None:
     """Judge PATH: a Python file with a function attention(case, arrays), or a folder {suite}/{case}/{array}.npy.
 
     Ends with 0 only if something was judged and all of it is right or allowed; with 1 if not, and with 2 if the input cannot be used.
@@ -91,7 +92,7 @@ def judge(path, suites, cases, contract, allow, junit_file, json_file, github, s
     try:
         submission = Submission(path, found.suites, found.folders, found.others)
         stop = [word for word in WORDS if word != "right" and word not in allow] if fail_fast else ()
-        verdict = judge_all(submission, found.suites, stop, contract)
+        verdict = judge_all(submission, found.suites, stop, contract, decimals)
     except Unreadable as error:
         raise Refused(printable(f"{path}: {error}")) from None
     finally:

@@ -22,6 +22,7 @@ from types import ModuleType
 
 import numpy as np
 
+from worked_attention.referee import printed
 from worked_attention.referee.chain import fill
 from worked_attention.referee.handed import READY
 from worked_attention.stages.catalogue import STAGES
@@ -95,9 +96,11 @@ def call(function, case: dict, arrays: dict):
     return function(case, arrays) if both else function(case)
 
 
-def numbers(value: object) -> np.ndarray:
-    """A copy of `value` as a NumPy array, also from a tensor of another library, wherever it lies. Raises TypeError if it is no array of
-    numbers."""
+def numbers(value: object, shape: tuple[int, ...]) -> np.ndarray:
+    """A copy of `value` as a NumPy array, also from a tensor of another library, wherever it lies; of printed numbers, the pairs that
+    `printed.read` makes of them and of the `shape` that they should have. Raises TypeError if it is no array of numbers."""
+    if printed.is_printed(value):
+        return printed.read(value, shape)
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":  # torch does not make an array of it
@@ -144,11 +147,14 @@ def answer(module: object, case: dict, arrays: Arrays) -> Arrays | None:
         given = as_asked(module, case, arrays)
         return call(function, case | {"parameters": {name: given[name] for name in case["arrays"]["parameters"]}}, given)
 
+    def shape(name: str) -> tuple[int, ...]:
+        return tuple(case["shapes"][name]) if name in case["shapes"] else ()
+
     if hasattr(module, "attention"):
         made = called(module.attention, arrays)
-        if made is None or isinstance(made, dict):
-            return made and {name: numbers(value) for name, value in made.items()}
-        made = numbers(made)
+        if made is None or (isinstance(made, dict) and not printed.has_digits(made)):
+            return made and {name: numbers(value, shape(name)) for name, value in made.items()}
+        made = numbers(made, shape("output" if "output" in case["shapes"] else "weights"))
         return {lone(case, made): made}
     answers, given = {}, {name: array for name, array in arrays.items() if name not in READY}
     known = dict(given)
@@ -156,12 +162,13 @@ def answer(module: object, case: dict, arrays: Arrays) -> Arrays | None:
     for stage in [stage for stage in COMPUTED[: last + 1] if case["arrays"][stage]]:
         if hasattr(module, stage):
             made = called(getattr(module, stage), known)
-            if made is not None and not isinstance(made, dict):
+            if made is not None and (not isinstance(made, dict) or printed.has_digits(made)):
                 if stage not in MAIN:
                     raise TypeError(f"{stage} should return a dict of arrays by name")
                 made = {MAIN[stage]: made}
-            answers = {name: numbers(value) for name, value in (made or {}).items()} | answers  # what was answered stays
-        used = {name: array.astype(np.float32) if array.dtype == bfloat16 else array for name, array in answers.items()}
+            answers = {name: numbers(value, shape(name)) for name, value in (made or {}).items()} | answers  # what was answered stays
+        used = {name: printed.apart(array)[0] for name, array in answers.items()}
+        used = {name: array.astype(np.float32) if array.dtype == bfloat16 else array for name, array in used.items()}
         try:
             known |= fill(case, stage, known, used) | used | given
         except (ValueError, IndexError):  # with a shape that is wrong there is no going on

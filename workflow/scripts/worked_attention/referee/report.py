@@ -9,6 +9,7 @@ from worked_attention.referee.conventions import largest_score, others
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import ANY, judge_case
 from worked_attention.referee.outcome import counts, grouped, named, says
+from worked_attention.referee.printed import rounded
 from worked_attention.referee.submissions import Arrays, Sent, Submission
 
 FORMAT = 1  # of verdict.json
@@ -16,16 +17,19 @@ SHOWN = 40  # rows of the table; with more cases it leaves out those that are ri
 QUIET = ("right", "unsupported")
 
 
-def judge_all(submission: Submission, suites: dict[str, dict], stop: Collection[str] = (), contract: str = ANY) -> dict:
+def judge_all(
+    submission: Submission, suites: dict[str, dict], stop: Collection[str] = (), contract: str = ANY, digits: int | None = None
+) -> dict:
     """{format, submission, counts: {verdict: cases}, cases: {"suite/case": verdict}, missing: {suite: [case]}, notes}.
 
     stop: verdicts after which no further case is asked for. contract: the dtype that all has to hold in, see `judge_case`.
-    Raises Unreadable if nothing was sent.
+    digits: decimals that all numbers count for that are not printed already; None: as they come. Raises Unreadable if nothing was sent.
     """
     diagnoser = Diagnoser()
     verdicts = {}
     for (suite, name), given, sent in submission.answers():
         case = suites[suite]["cases"][name]
+        sent = sent if digits is None else _to_decimals(sent, digits)
         found = verdicts[f"{suite}/{name}"] = case_verdict(case, given, sent, submission.conventions, diagnoser, contract)
         if found["verdict"] in stop:
             break
@@ -57,6 +61,13 @@ def case_verdict(
         right = plain["verdict"] in ("right", "convention")
         problems += [f"right only in {plain['contract']}, and not in {contract} as is asked for"] * right
     return verdict | {"problems": [printable(problem) for problem in problems]}
+
+
+def _to_decimals(sent: Sent, digits: int) -> Sent:
+    """What was sent, with the numbers that are not printed rounded to so many decimals."""
+    plain = {name: rounded(array, digits) for name, array in sent.arrays.items() if name not in sent.steps and array.dtype != bool}
+    arrays, steps = ({name: both[i] for name, both in plain.items()} for i in range(2))
+    return replace(sent, arrays=sent.arrays | arrays, steps=sent.steps | steps)
 
 
 def _without_batch(case: dict, arrays: Arrays) -> Arrays:

@@ -13,13 +13,12 @@ import re
 import stat
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 
-from worked_attention.cases.literals import PRINTED, SPELLED
 from worked_attention.cases.words import did_you_mean, short
+from worked_attention.referee import printed
 from worked_attention.referee.caller import largest
 from worked_attention.referee.declarations import declared
 from worked_attention.referee.handed import handed
@@ -215,7 +214,9 @@ def received(word: str | None, text: str, files: dict[str, bytes]) -> Sent:
     sent = Sent()
     for name, data in files.items():
         try:
-            sent.arrays[name] = _meant(_from_npy(data), name in BOOLEAN)
+            array, steps = printed.apart(_from_npy(data))
+            sent.arrays[name] = _meant(array, name in BOOLEAN)
+            sent.steps |= {} if steps is None or name in BOOLEAN else {name: steps}
         except Unreadable as error:
             sent.problems.append(f"{name}: {error}")
     return sent
@@ -266,7 +267,7 @@ def read_file(path: Path, shape: tuple[int, ...], boolean: bool = False) -> tupl
         data = path.read_bytes()
     except OSError as error:
         raise Unreadable(f"cannot be read ({error.strerror})") from None
-    array, steps = (_from_npy(data), None) if path.suffix == ".npy" else _from_json(data, shape)
+    array, steps = printed.apart(_from_npy(data) if path.suffix == ".npy" else _from_json(data, shape))
     return _meant(array, boolean), None if boolean else steps
 
 
@@ -293,6 +294,8 @@ def _from_npy(data: bytes) -> np.ndarray:
         raise Unreadable("holds pickled Python objects, which are never opened; save an array of floats")
     if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None and dtype.subdtype is None:
         dtype = bfloat16  # .npy has no name for it
+    elif dtype == printed.PAIR:
+        pass  # as `caller` sends printed numbers
     elif dtype.kind not in "fiub":
         raise Unreadable(f"holds {short(dtype.name)}, should hold real numbers")
     if len(shape) > 8:  # NumPy takes 64 of them, a case 4
@@ -300,40 +303,20 @@ def _from_npy(data: bytes) -> np.ndarray:
     if math.prod(shape) * dtype.itemsize != len(data) - file.tell() or any(n < 0 for n in shape):
         raise Unreadable(f"is cut short or damaged: its header promises shape {short(str(list(shape)))}, which is not what follows")
     array = np.frombuffer(data, dtype, offset=file.tell()).reshape(shape, order="F" if fortran else "C")
-    if dtype.kind in "iu" or dtype.itemsize > 8:
+    if dtype.kind in "iu" or (dtype.kind == "f" and dtype.itemsize > 8):
         return array.astype(np.float64)
     return array.astype(dtype.newbyteorder("=")) if dtype.kind == "f" else array
 
 
-def _from_json(data: bytes, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | None]:
-    """Nested lists of numbers, of printed numbers as text ("0.2831") and of null where nothing is answered, also for whole rows; or
-    {"digits": n, "values": lists} of numbers rounded to n decimals. See `read_file`."""
-
-    def number(item: object, axes: tuple[int, ...], step: float) -> object:
-        if isinstance(item, list):
-            return [number(inner, axes[1:], step) for inner in item]
-        if item is None:
-            return np.full((*axes, 2), np.nan).tolist()
-        if isinstance(item, int | float) or item in SPELLED:
-            return [float(item), step]
-        if isinstance(item, str) and PRINTED.fullmatch(item):
-            return [float(item), 10.0 ** int(Decimal(item).as_tuple().exponent)]
-        raise Unreadable(f"holds {short(json.dumps(item))}, should hold nested lists of numbers")
-
+def _from_json(data: bytes, shape: tuple[int, ...]) -> np.ndarray:
+    """What `printed.read` makes of the JSON. Raises Unreadable."""
     try:
-        read, digits = json.loads(data, parse_int=float), None
-        if isinstance(read, dict) and set(read) == {"digits", "values"} and read["digits"] in range(31):
-            read, digits = read["values"], int(read["digits"])
-        both = np.array(number(read, shape, 0.0 if digits is None else 10.0**-digits), dtype=np.float64)
-        array, steps = both[..., 0], both[..., 1]
-        if np.isnan(steps).all():
-            raise Unreadable("holds null only")
-        return array, steps if steps.any() else None
+        return printed.read(json.loads(data, parse_int=float), shape)
     except RecursionError:
         raise Unreadable("is nested too deeply") from None
     except json.JSONDecodeError as error:
         raise Unreadable(f"is not JSON (line {error.lineno})") from None
     except UnicodeDecodeError:
         raise Unreadable("is not UTF-8") from None
-    except (ValueError, TypeError):
-        raise Unreadable("is a ragged list; lists side by side should have one length") from None
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
