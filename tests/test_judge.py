@@ -934,7 +934,7 @@ def test_a_python_file_may_answer_with_printed_numbers(tmp_path: Path):
     assert (found["verdict"], found["worst"]["array"], found["worst"]["index"]) == ("wrong", "contexts", [0, 0, 1])
     assert by_hand(tmp_path / "floats", {"weights": [[0.2831, 0.4172, 0.2997]] * 3})["verdict"] == "wrong"
     for answer, words in (({"output": None}, "holds null only"), ({"output": [["a"]]}, 'holds "a"'), ({"output": [["1"], "1"]}, "ragged")):
-        found = by_hand(tmp_path / words[-5:].strip("\""), answer)
+        found = by_hand(tmp_path / words[-5:].strip('"'), answer)
         assert found["verdict"] == "failed" and words in found["problems"][0], found
 
 
