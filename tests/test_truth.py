@@ -138,7 +138,7 @@ RIGHT = {  # (case, weights of the first row, the largest radius)
         ONE,
     ),
     "a difference far behind the point": ({"softmax": "hardmax", "parameters": qkv([[1e300, 1]], [[1, 1e-300], [1, 2e-300]])}, [0, 1], ONE),
-    "scores of 1e400": ({"parameters": qkv([[1e200]], [[1e200]])}, [1], ONE),
+    "scores of 1e400, beyond float64": ({"parameters": qkv([[1e200]], [[1e200]])}, [np.nan], 0),
     "scores of 1e40": ({"parameters": qkv([[1e40, 1]], [[1, 0.3], [0.7, 0.1]])}, [1, 0], ONE),
     "scores of 1e40 that differ by ln 3": (
         {"parameters": qkv([[1e40, 1]], [[1, 1.0986122886681098], [1, 0]])},
@@ -206,6 +206,21 @@ def test_beside_what_is_not_certified_nan_is_not_certified_either():
     assert np.isinf(of(**raw)["weights"].radius).all()
     middle, radius = of(**{**raw, "softmax": "plain"})["weights"]
     assert np.isnan(middle[0, 1]).all() and (radius < 1e-15).all()
+
+
+@pytest.mark.parametrize(("scores_kept", "row"), [("float16", [np.nan, np.nan]), ("float32", [1, 0])])
+def test_a_score_beyond_what_scores_are_kept_in_is_infinite(scores_kept: str, row: list):
+    """300 * 300 is beyond float16, whose largest number is 65504; the second query has 65504 itself. What takes the place of a blocked
+    score is the most negative number of the same dtype."""
+    keys, mask = [[300.0], [1.0], [1.0]], {"block": [[0, 0, 1], [1, 0, 1]], "fill": "finfo_min"}
+    raw = {"dtype": "float16", "precision": {"scores": scores_kept}, "mask": mask, "parameters": qkv([[300.0], [65504.0]], keys)}
+    found = of(**raw)
+    lowest = -float(np.finfo(scores_kept).max)
+    first = np.inf if scores_kept == "float16" else 90000.0
+    np.testing.assert_array_equal(found["masked"].middle[0], [[first, 300.0, lowest], [lowest, 65504.0, lowest]])
+    np.testing.assert_array_equal(found["weights"].middle[0, 0, :2], row)
+    np.testing.assert_array_equal(found["weights"].middle[0, 1], [0, 1, 0])
+    assert all(np.isfinite(settled.radius).all() for settled in found.values())
 
 
 @pytest.mark.parametrize("softmax", ["plain", "hardmax"])

@@ -9,7 +9,7 @@ import numpy as np
 from worked_attention.referee.bounds.contracts import gates as certified
 from worked_attention.referee.bounds.contracts import roundoffs, usual
 from worked_attention.referee.bounds.rounding import UNIT
-from worked_attention.referee.bounds.whole import bounds, centres, kept_centres
+from worked_attention.referee.bounds.whole import bounds, kept_centres
 from worked_attention.referee.evidence import coarsest, source_of, weigh
 from worked_attention.referee.typical.whole import deviations
 from worked_attention.referee.units import spelled, unit
@@ -53,8 +53,11 @@ def gates_of(case: dict, ours: dict[str, np.ndarray], gates: dict) -> dict[str, 
 
 def own_gates(case: dict, ours: dict[str, np.ndarray]) -> dict[str, Gate]:
     """How far ours may be from the exact numbers, by array, in the arithmetic that the case names."""
-    bound = bounds(case, centres(case, ours), *roundoffs(case))
-    return _gates(case, ours, bound, [roundoffs(case)], lambda: centres(case, ours))  # made anew, and only where asked for: they are large
+
+    def exact() -> Arrays:  # made anew, and only where asked for: they are large
+        return kept_centres(case, ours, *roundoffs(case))
+
+    return _gates(case, ours, bounds(case, exact(), *roundoffs(case)), [roundoffs(case)], exact)
 
 
 def _gates(case: dict, ours: Arrays, bound: dict, both: list[tuple[float, dict]], centred: Callable[[], Arrays]) -> dict[str, Gate]:

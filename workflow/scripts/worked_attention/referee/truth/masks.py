@@ -85,7 +85,7 @@ RULES = {
 
 
 def fill(case: dict) -> arb:
-    """What the score of a key becomes that is not seen, in the dtype of the case: -inf, its most negative number, or a number."""
-    named = {"-inf": CLOSED, "finfo_min": arb(-largest(case["dtype"]))}
-    asked = case["mask"]["fill"]
-    return named[asked] if isinstance(asked, str) else rounded(arb(asked), case["dtype"])
+    """What the score of a key becomes that is not seen, in the dtype of scores: -inf, its most negative number, or a number."""
+    dtype, asked = case["precision"]["scores"], case["mask"]["fill"]
+    named = {"-inf": CLOSED, "finfo_min": arb(-largest(dtype))}
+    return named[asked] if isinstance(asked, str) else rounded(arb(asked), dtype)

@@ -3,10 +3,10 @@
 import numpy as np
 from flint import arb
 
-from worked_attention.referee.truth.balls import ANYTHING, Balls, balls, each, matmul
+from worked_attention.referee.truth.balls import ANYTHING, CLOSED, Balls, balls, each, matmul
 from worked_attention.referee.truth.masks import fill, seen
 from worked_attention.referee.truth.parts import Part
-from worked_attention.referee.truth.positions import alibi, bucket, slopes
+from worked_attention.referee.truth.positions import alibi, bucket, largest, slopes
 from worked_attention.referee.truth.projections import entering
 
 SCALE = {  # by the sizes of the case
@@ -18,23 +18,37 @@ SCALE = {  # by the sizes of the case
 
 
 def scores(case: dict, part: Part) -> dict[str, np.ndarray]:
-    """`qk`, `scaled`, `capped`, `bias`, `keep` and `masked` as far as the case has them, all [n, Lk]."""
+    """`qk`, `scaled`, `capped`, `bias`, `keep` and `masked` as far as the case has them, all [n, Lk]; a score that is too large for what
+    the case keeps scores in is infinite."""
     made = {}
     if "scaled" in part:
         x = part["scaled"]
     else:
-        made["qk"] = matmul(entering(part, "q"), entering(part, "k").T)
-        x = made["qk"] * scale(case)
+        made["qk"] = kept(case, matmul(entering(part, "q"), entering(part, "k").T))
+        x = kept(case, made["qk"] * scale(case))
     made["scaled"] = x
     if case["softcap"]:
         x = made["capped"] = capped(x, arb(case["softcap"]))
     if terms := biases(case, part):
         made["bias"] = bias(case, terms, len(x))
-        x = x + made["bias"]
+        x = kept(case, x + made["bias"])
     if (keep := seen(case, part)) is not None:
         made["keep"] = keep
         x = np.where(keep, x, fill(case))
     return {**made, "masked": x}
+
+
+def kept(case: dict, x: Balls) -> Balls:
+    """Scores as the narrowest of `precision` holds them: infinite beyond its largest number, `ANYTHING` where that is not known."""
+    most = arb(min(largest(dtype) for dtype in case["precision"].values()))
+
+    def one(s: arb) -> arb:
+        size = abs(s)
+        if size <= most or not s.is_finite():
+            return s
+        return (arb("inf") if s > 0 else CLOSED) if size > most else ANYTHING
+
+    return each(one, x)
 
 
 def scale(case: dict) -> arb:
