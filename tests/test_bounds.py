@@ -195,6 +195,18 @@ def test_contracts_are_told_apart(dtype: str):
     assert strictest(case, arrays, {"contexts": made["contexts"] * np.float32(2)}) is None
 
 
+@pytest.mark.parametrize("dtype", ("float16", "bfloat16"))
+def test_sums_in_half_are_told_from_others(dtype: str):
+    """Sums of 16 and 12 terms that are rounded after each; a scale that is 15 % off is no such sum."""
+    case = middling(dtype) | {"precision": {"accumulate": dtype, "softmax": dtype, "scores": dtype}}
+    shown = ("qk", "scaled", "weights", "contexts", "output")
+    sums, wide = compute(case), compute(middling(dtype))
+    assert strictest(middling(dtype), wide, {name: sums[name] for name in shown}) == "sums in half"
+    assert strictest(middling(dtype), wide, {name: wide[name] for name in shown}) == list(CONTRACTS)[2]
+    other = compute(case | {"scale_factor": 1.15 * case["scale_factor"]})
+    assert strictest(middling(dtype), wide, {name: other[name] for name in shown}) is None
+
+
 def test_our_own_half_precision_stores_scores_and_weights():
     case = middling("float16")
     ours = compute(case)

@@ -23,6 +23,7 @@ CONTRACTS = {  # sign of a pass in another arithmetic than the dtype, and in wor
     "weights stored in half": ("w", "weights in half"),
     "scores and weights stored in half": ("s", "scores in half"),
     "queries and keys scaled in half": ("q", "scaled in half"),
+    "sums in half": ("h", "sums in half"),
     "none": ("?", "in none of these"),
 }
 ROW, CELL, LABEL, HEAD, MARGIN = 18, 29, 250, 60, 12  # pixels: height of a row, width of a cell and of the labels, height of the head

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from worked_attention.referee.bounds.contracts import CONTRACTS, contract
+from worked_attention.referee.bounds.contracts import halves
 from worked_attention.referee.bounds.rounding import UNIT, finish
 from worked_attention.referee.bounds.whole import bounds, centres, kept_centres
 from worked_attention.referee.compare import compare_case, gates_of
@@ -95,9 +95,8 @@ def strictest(case: dict, arrays: Arrays, theirs: Arrays) -> str | None:
     """
     exact = kept_centres(case, arrays, UNIT["float32"], {})
     own = bounds(case, exact, UNIT["float64"])
-    for name in CONTRACTS:
-        kept = contract(name, case["dtype"])
-        allowed, spread = bounds(case, exact, UNIT["float32"], kept), deviations(case, exact, UNIT["float32"], kept)
+    for name, u, kept in halves(case["dtype"]):
+        allowed, spread = bounds(case, exact, u, kept), deviations(case, exact, u, kept)
 
         def is_right(key: str, value: np.ndarray) -> bool:
             shown = UNIT.get(value.dtype.name, 0.0)

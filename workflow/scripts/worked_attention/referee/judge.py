@@ -11,8 +11,9 @@ from itertools import permutations
 
 import numpy as np
 
-from worked_attention.referee.bounds.contracts import CONTRACTS, INNER, OUTER, contract, roundoffs
-from worked_attention.referee.bounds.rounding import PRESCALED, UNIT, Errors, finish
+from worked_attention.referee.bounds import contracts
+from worked_attention.referee.bounds.contracts import INNER, OUTER, SUMS, roundoffs
+from worked_attention.referee.bounds.rounding import UNIT, Errors, finish
 from worked_attention.referee.bounds.whole import BOUNDS, certain_overflow, near_overflow
 from worked_attention.referee.chain import STAGE, Arrays, fill
 from worked_attention.referee.diagnosis import BESIDE, Diagnoser
@@ -51,8 +52,7 @@ class Arithmetic:
 
 def halves(dtype: str) -> list[Arithmetic]:
     """The contracts of a half precision, the strictest first; each from parameters that are rounded first, and from those as they are."""
-    found = [(f"{name} ({dtype})", UNIT["float32"], contract(name, dtype)) for name in CONTRACTS]
-    found.append((dtype, UNIT[dtype], dict.fromkeys((*CATALOGUE, PRESCALED), UNIT[dtype])))
+    found = [(dtype if name == SUMS else f"{name} ({dtype})", u, kept) for name, u, kept in contracts.halves(dtype)]
     return [Arithmetic(name, u, kept, dtype, rounded) for name, u, kept in found for rounded in (True, False)]
 
 

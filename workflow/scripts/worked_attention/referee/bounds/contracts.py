@@ -14,6 +14,7 @@ CONTRACTS = {  # which arrays are rounded to half precision, the strictest first
     "scores and weights stored in half": OUTER | INNER["weights"] | INNER["scores"],
     "queries and keys scaled in half": OUTER | INNER["weights"] | INNER["scores"] | {PRESCALED},
 }
+SUMS = "sums in half"  # and exponentials, and all arrays: as kernels with half accumulators do, and whoever adds numbers of a half dtype
 
 
 def roundoffs(case: dict) -> tuple[float, dict[str, float]]:
@@ -32,6 +33,12 @@ def usual(case: dict) -> float:
 def contract(name: str, dtype: str) -> dict[str, float]:
     """u_kept of a named contract for `dtype` float16 or bfloat16; u is that of float32."""
     return dict.fromkeys(CONTRACTS[name], UNIT[dtype])
+
+
+def halves(dtype: str) -> list[tuple[str, float, dict[str, float]]]:
+    """(name, u, u_kept) of each contract of `dtype` float16 or bfloat16, the strictest first: the named ones, and SUMS."""
+    found = [(name, UNIT["float32"], contract(name, dtype)) for name in CONTRACTS]
+    return [*found, (SUMS, UNIT[dtype], dict.fromkeys((*CATALOGUE, PRESCALED), UNIT[dtype]))]
 
 
 def within(theirs: np.ndarray, centre: np.ndarray, error: np.ndarray) -> bool:
