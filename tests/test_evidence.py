@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from conftest import ROOT
 from shipped import all_shipped
+from strategies import resolved
 
 from worked_attention.conformance.matrix import LOOKS, picture, verdicts
 from worked_attention.files.summary import summarise, table
@@ -174,6 +175,19 @@ def test_the_element_that_decides():
 
 
 # The benchmark, in small
+
+
+def test_a_weight_too_small_for_float16_still_has_its_gradient():
+    """e^-18 is 0 once it is shown in float16, and was not when d_masked, e^-18 * 1000, was made from it."""
+    raw = {"scale": "none", "backward": "ones", "parameters": {"q": [[1.0], [0.125]], "k": [[0.0], [18.0]], "v": [[-1000.0], [0.0]]}}
+    case = resolved(raw)
+    given, half = parameters.stage(case, evidence.FOLDER), np.dtype("float16")
+    wide, rounded, _ = evidence.exactly(case, given, half)
+    sent = evidence.sent_as(half, evidence.in_stages(wide, rounded, half, evidence.CONTRACTS["float32 accumulation"]))
+    assert sent["weights"][0, 0, 0] == 0 and sent["d_masked"][0, 0, 0] == pytest.approx(-1000 * np.exp(-18), rel=0.01)
+    assert evidence.judge_case(case, given, sent)["verdict"] == "right"
+    sent["d_masked"][0, 0, 0] *= 5
+    assert evidence.judge_case(case, given, sent)["worst"]["array"] == "d_masked"
 
 
 @quiet

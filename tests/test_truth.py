@@ -381,35 +381,37 @@ def test_every_stage_at_a_real_size_takes_about_a_second():
 MEASURED = """
 import json, resource, runpy, sys
 from pathlib import Path
+what, folder, options = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
+mebibytes = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+if what.endswith("truth.py"):
+    class Inputs(dict):
+        __getattr__ = dict.get
+    stages = ("parameters", "projections", "scores", "weights", "contexts", "outputs")
+    class Rule:
+        input, output, log = Inputs({stage: str(folder / stage) for stage in stages}), [str(folder / "truth")], [str(folder / "log")]
+    runpy.run_path(what, init_globals={"snakemake": Rule})
+    print(mebibytes() * 1024**2 / 1e6)
+    sys.exit()
 from strategies import resolved
 from worked_attention.cases.costs import truth_megabytes
 from worked_attention.files.artifacts import write_json, write_stage
 from worked_attention.referee.truth.whole import truth
 from worked_attention.stages import parameters
-from worked_attention.stages.catalogue import STAGES
 from worked_attention.stages.whole import compute
-what, folder, options = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
 drawn = {name: {"normal": {"seed": i}} for i, name in enumerate(("q_heads", "k_heads", "v_heads"))}
 case = resolved({"heads": 8, "sizes": {"Lq": 256, "Lk": 256, "d_k": 16}, "parameters": drawn, **options})
-mebibytes = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 if what == "truth":
     given = parameters.stage(case, Path())
     before = mebibytes()
     truth(case, given)
     print(mebibytes() - before)
-elif what == "stages":
+else:
     made = compute(case)
-    for stage in STAGES:
-        write_stage(folder / stage / "case", stage, case, {name: made[name] for name in case["arrays"][stage]})
+    for stage, names in case["arrays"].items():
+        write_stage(folder / stage / "case", stage, case, {name: made[name] for name in names})
     write_json(folder / "parameters" / "case" / "case.json", case)
     write_json(folder / "parameters" / "suite.json", {"cases": ["case"]})
-else:
-    class Inputs(dict):
-        __getattr__ = dict.get
-    class Rule:
-        input, output, log = Inputs({stage: str(folder / stage) for stage in STAGES[:-1]}), [str(folder / "truth")], [str(folder / "log")]
-    runpy.run_path(what, init_globals={"snakemake": Rule})
-    print(mebibytes() * 1024**2 / 1e6, truth_megabytes(case["shapes"]))
+    print(truth_megabytes(case["shapes"]))
 """
 
 
@@ -434,8 +436,8 @@ def test_truth_needs_little_more_than_its_midpoints(options: dict, told: int, tm
 
 def test_the_need_of_the_rule_is_told_beforehand(tmp_path: Path):
     """Peak memory of rule truth in a process of its own: no more than told, and more than half of it."""
-    measured("stages", tmp_path, **CAUSAL)
-    peak, told = measured(str(ROOT / "workflow" / "scripts" / "truth.py"), tmp_path, **CAUSAL)
+    [told] = measured("stages", tmp_path, **CAUSAL)
+    [peak] = measured(str(ROOT / "workflow" / "scripts" / "truth.py"), tmp_path, **CAUSAL)
     assert told / 2 < peak < told, (peak, told)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from worked_attention.referee.bounds import contracts
 from worked_attention.referee.bounds.contracts import INNER, OUTER, SUMS, roundoffs
-from worked_attention.referee.bounds.rounding import UNIT, Errors, finish
+from worked_attention.referee.bounds.rounding import UNIT, Errors, finish, smallest
 from worked_attention.referee.bounds.whole import BOUNDS, certain_overflow, near_overflow
 from worked_attention.referee.chain import STAGE, Arrays, fill
 from worked_attention.referee.diagnosis import BESIDE, Diagnoser
@@ -162,7 +162,8 @@ def bounded(case: dict, chain: Chain, rounded: Chain | None, how: Arithmetic, se
                 shown = _shown(sent, name, how) if how.half else 0.0
                 if shown:  # it may have been rounded for us to see, and used as it was
                     own = of.of(name) + difference(chain.used[name], chain.expected[name])
-                    of.bound[name] = np.fmin(shown * np.abs(np.nan_to_num(chain.used[name], posinf=0.0, neginf=0.0)), own)
+                    size = np.abs(np.nan_to_num(chain.used[name], posinf=0.0, neginf=0.0))
+                    of.bound[name] = np.fmin(shown * size + smallest(shown), own)  # 0 may be what was too small for the dtype
                 else:
                     of.bound[name] = None  # it is what the next stages get
                 if name in steps:
