@@ -99,7 +99,7 @@ def call(function, case: dict, arrays: dict):
 def numbers(value: object, shape: tuple[int, ...]) -> np.ndarray:
     """A copy of `value` as a NumPy array, also from a tensor of another library, wherever it lies; of printed numbers, the pairs that
     `printed.read` makes of them and of the `shape` that they should have. Raises TypeError if it is no array of numbers."""
-    if printed.is_printed(value):
+    if printed.is_printed(value) and not isinstance(value, str):  # a text alone is no array
         return printed.read(value, shape)
     if hasattr(value, "detach"):
         value = value.detach().cpu()
