@@ -237,6 +237,13 @@ def test_a_wrong_printed_number_is_struck(cases: dict):
     assert "✓" not in page.split("<h2")[4] or "0.83" not in page.split("✓")[0].split("<tr>")[-1]
 
 
+def test_outputs_are_those_of_the_queries(tmp_path: Path):
+    parameters = "{x: {grid: {}}, x_kv: {grid: {}}, w_q: {grid: {}}, w_k: {grid: {}}, w_v: {grid: {}}, w_o: {grid: {}}}"
+    text = f"  one:\n    heads: 1\n    sizes: {{Lq: 3, Lk: 1, d_model: 2, d_kv: 2}}\n    parameters: {parameters}\n"
+    _, page = page_of(written(tmp_path, text + "    tokens: [sun, moon, star]\n    key_tokens: [earth]\n")["one"])
+    assert all(f"Output of {token}" in page for token in ("sun", "moon", "star")) and "Output of earth" not in page
+
+
 def test_masked_keys_are_shown_as_masked(cases: dict):
     page = page_of(cases["masks/causal_top_left"])[0]
     assert 'class="masked">masked</td>' in page and "masked" in Text(page).lines["masked-0-0-1"]

@@ -45,9 +45,12 @@ def last_of(work: Work, side: str) -> str:
     return next(form for form in forms if form in work.arrays)
 
 
+TOKENS: dict[str, Callable[[Work, int], str]] = {"q": Work.query, "k": Work.new_key, "v": Work.new_key, "o": Work.query}
+
+
 def token(work: Work, side: str, i: int) -> str:
-    """Name of token i among the queries or among the new keys."""
-    return work.query(i) if side == "q" else work.new_key(i)
+    """Name of token i: of the queries and outputs, or of the new keys and values."""
+    return TOKENS[side](work, i)
 
 
 def with_sinusoids(work: Work, name: str) -> list:
