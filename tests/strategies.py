@@ -5,6 +5,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from worked_attention.cases.resolve import resolve
+from worked_attention.fuzzing.options import CHOICES, PARTS, rotary_parts
 from worked_attention.stages.catalogue import CATALOGUE
 
 LIMITS = {"max_array_mb": 10_000}
@@ -75,24 +76,17 @@ def raw_cases(
     if draw(st.booleans()):
         names += ["w_o"] + ["b_o"] * draw(st.booleans())
         sizes["d_out"] = draw(SMALL)
-    maybe("scale", st.sampled_from(["none", "1/d_k", "1/sqrt(d_k)", "1/sqrt(d_model)", 0.3, -0.7]))
-    maybe("softcap", st.sampled_from([0.5, 2, 30]))
-    norms = [{"kind": "rms"}, {"kind": "l2", "eps": 0.001}, {"kind": "l2", "eps": 0}]
-    maybe("qk_norm", st.sampled_from(norms))
+    for option in ("scale", "softcap", "qk_norm"):
+        maybe(option, st.sampled_from(CHOICES[option]))
     if "qk_norm" in raw and draw(st.booleans()):
         names += ["g_q", "g_k"]
     maybe("rotary", rotary(even))
-    maybe(
-        "alibi",
-        st.fixed_dictionaries(
-            {"slopes": st.sampled_from(["interleaved", "geometric"]), "form": st.sampled_from(["distance", "relative", "key_index"])}
-        ),
-    )
+    maybe("alibi", parts("alibi"))
     maybe("positions", st.sampled_from([{"offset": 0}, {"offset": 3}, {"queries": [9 - 2 * i for i in range(sizes["Lq"])]}]))
     if fixed.get("t5", 0) is not None and draw(st.integers(0, 5)) == 0:
         names.append("t5_table")
         sizes["buckets"] = draw(st.sampled_from([4, 8, 32]))
-        raw["t5"] = {"direction": draw(st.sampled_from(["both", "left"])), "longest": draw(st.sampled_from([20, 128]))}
+        raw["t5"] = draw(parts("t5"))
     if fixed.get("bias_table", 0) is not None and draw(st.integers(0, 5)) == 0:
         names.append("bias_table")
     maybe("softmax", st.sampled_from(["plus_one", "hardmax", "none"]))
@@ -113,21 +107,15 @@ def raw_cases(
     return raw
 
 
+def parts(option: str):
+    """Options with parts, each with a choice."""
+    return st.fixed_dictionaries({name: st.sampled_from(choices) for name, choices in PARTS[option].items()})
+
+
 def rotary(width: int):
     """Options of the rotation of `width` columns or fewer."""
-    scaling = [
-        {"rule": "linear", "factor": 2},
-        {"rule": "yarn", "factor": 4, "original_length": 16},
-        {"rule": "llama3", "factor": 8, "original_length": 32},
-    ] + [{"rule": "ntk", "factor": 2}] * (width >= 4)
-    return st.fixed_dictionaries(
-        {"pairing": st.sampled_from(["half", "interleaved"])},
-        optional={
-            "base": st.sampled_from([100, 10000]),
-            "scaling": st.sampled_from(scaling),
-            "dims": st.sampled_from([width] if width < 6 else [4, width]),
-        },
-    )
+    chosen = {name: st.sampled_from(choices) for name, choices in rotary_parts(width).items()}
+    return st.fixed_dictionaries({"pairing": chosen.pop("pairing")}, optional=chosen)
 
 
 @st.composite
@@ -169,7 +157,7 @@ def mask(draw, queries: int, keys: int, batch: int | None, heads: int):
     if options.get("causal") == "bottom_right" and "key_lengths" in options and draw(st.booleans()):
         options["diagonal"] = "own"
     if draw(st.integers(0, 5)) == 0:
-        options["fill"] = draw(st.sampled_from(["finfo_min", -1e9, -30]))
+        options["fill"] = draw(st.sampled_from(CHOICES["fill"]))
     return options
 
 

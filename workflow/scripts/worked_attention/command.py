@@ -10,6 +10,7 @@ import numpy as np
 from worked_attention.cases.chosen import Chosen, chosen
 from worked_attention.cases.escapes import printable
 from worked_attention.cases.strict_yaml import Problems
+from worked_attention.cases.suites import NAME
 from worked_attention.files.artifacts import write_json, write_text
 from worked_attention.referee.judge import ANY
 from worked_attention.referee.mistakes.library import LIBRARY
@@ -187,6 +188,50 @@ def power(suites, cases) -> None:
             click.echo(f"{suite}, {way}: {len(told) - len(hidden)} of {len(told)} known mistakes that can be made in its cases are noticed")
             for name in hidden:
                 click.echo(f"  not {name}: {LIBRARY[name].sentence}")
+
+
+@main.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--cases", type=click.IntRange(1, 100_000), default=300, show_default=True, help="How many cases are drawn.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Which ones: the same for the same seed.")
+@click.option("--block", type=click.IntRange(2, 256), default=64, show_default=True, help="Lengths lie around the edges of such blocks.")
+@click.option(
+    *("--allow", "allow"),
+    default="undecided,unsupported",
+    show_default=True,
+    callback=allowed,
+    metavar="WORDS",
+    help=f"Verdicts that are no fault, with commas: {', '.join(ALLOWABLE)}.",
+)
+@click.option("--keep", type=click.Path(path_type=Path), metavar="FILE", help="Write what fails as a suite, for `judge --suite FILE`.")
+@digits_option
+def fuzz(path, cases, seed, block, allow, keep, digits) -> None:
+    """Judge PATH, a Python file, on random cases of what it takes, and show the smallest ones that it fails.
+
+    Ends as `judge` does. What it refuses with NotImplementedError is drawn no more.
+    """
+    try:
+        from worked_attention.fuzzing import search
+        from worked_attention.fuzzing.kernel import Kernel
+    except ModuleNotFoundError as error:
+        raise Refused(f"fuzz needs {error.name}, which is not installed; pip install 'worked-attention[fuzz]' brings it") from None
+    if keep and not (keep.suffix == ".yaml" and NAME.fullmatch(keep.stem)):
+        raise Refused(f"--keep {keep}: the name of a suite has small letters, digits and _, and ends in .yaml")
+    try:
+        with Kernel(path) as kernel:
+            found = search.fuzz(kernel, kernel.conventions, cases, seed, block, allow)
+    except Unreadable as error:
+        raise Refused(printable(f"{path}: {error}")) from None
+    click.echo(f"{sum(found.counts.values())} cases: {', '.join(f'{count} {word}' for word, count in found.counts.items())}")
+    if found.refused:
+        click.echo(f"Refused, and drawn no more: {'; '.join(found.refused)}")
+    if found.failures:
+        text = search.suite(found.failures, f"What worked-attention fuzz --cases {cases} --seed {seed} --block {block} found.", digits)
+        click.echo(f"{found.others} more failures are like none of these\n" * bool(found.others) + f"\n{text}", nl=False)
+        if keep:
+            write(keep, lambda file: write_text(file, text))
+    if against := objection(found.counts, allow):
+        raise click.ClickException(f"{printable(str(path))}: {against}")  # ends with 1
 
 
 @main.command()

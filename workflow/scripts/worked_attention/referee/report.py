@@ -46,7 +46,7 @@ def judge_all(
 
 
 def case_verdict(
-    case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, str], diagnoser: Diagnoser, contract: str = ANY
+    case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, str], diagnoser: Diagnoser | None, contract: str = ANY
 ) -> dict:
     """The judge's verdict; where files could not be read, the case cannot be right. A leading batch of one is left out where the case has
     no batch."""

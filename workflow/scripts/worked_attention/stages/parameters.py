@@ -17,9 +17,9 @@ def grid(shape: tuple[int, ...], a: int = 7, c: int = 3, m: int = 11, den: int =
     return (((a * i + c) % m - m // 2) / den).reshape(shape)
 
 
-def normal(shape: tuple[int, ...], seed: int, std: float = 1.0) -> np.ndarray:
-    """Normal numbers with standard deviation `std` from NumPy's Philox generator, float64 of `shape`."""
-    return std * np.random.Generator(np.random.Philox(seed)).standard_normal(shape)
+def normal(shape: tuple[int, ...], seed: int, std: float = 1.0, mean: float = 0.0) -> np.ndarray:
+    """Normal numbers with standard deviation `std` around `mean` from NumPy's Philox generator, float64 of `shape`."""
+    return mean + std * np.random.Generator(np.random.Philox(seed)).standard_normal(shape)
 
 
 def read(path: Path, tensor: str | None) -> np.ndarray:
