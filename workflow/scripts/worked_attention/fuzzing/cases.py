@@ -13,7 +13,7 @@ from worked_attention.fuzzing.options import CHOICES, PARTS, rotary_parts
 from worked_attention.stages.catalogue import CATALOGUE
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
-SAID = 2  # options of a case on average, beside sizes and data
+SAID = 3  # options of a case on average, beside sizes and data
 SEEDS = 100
 Choose = Callable[[Sequence], Any]  # one of the items
 
@@ -197,8 +197,9 @@ def prefix(case: Case) -> None:
 
 
 def window(case: Case) -> None:
-    sides = case.one(("left",), ("right",), ("left", "right"))
-    case.mask["window"] = {side: case.one(0, case.length(2 * case.block)) for side in sides}
+    sides = case.one(("left",), ("left", "right"), ("right",))
+    reach = sorted({0, *(n for n in around(case.block) if n <= case.block + 1)})
+    case.mask["window"] = {side: case.choose(reach) for side in sides}
 
 
 def documents(case: Case) -> None:

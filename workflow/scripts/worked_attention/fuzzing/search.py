@@ -32,7 +32,7 @@ from worked_attention.stages import parameters
 Ask = Callable[[dict, Arrays], Sent]  # what a kernel answers to a resolved case and its parameters
 KINDS = 8  # of failures that are shrunk
 TRIES = 600  # cases that are judged to shrink one
-SHORTER = 100  # cases that are drawn to find a shorter one
+SHORTER = 300  # cases that are drawn to find a shorter one
 
 
 class TooSlow(Exception):
@@ -101,6 +101,11 @@ def kind(verdict: dict) -> tuple[str, ...]:
     return (verdict["verdict"], str(verdict["convention"]), *(re.sub(r"\d+", "#", problem) for problem in verdict["problems"]))
 
 
+def explains(how: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether failures of the kind `other` may have the cause of those of the kind `how`: what is wrong may look like a convention."""
+    return how == other or (how[0], other[0]) == ("wrong", "convention")
+
+
 def fuzz(
     ask: Ask, conventions: Mapping[str, str], cases: int, seed: int, block: int, allowed: Collection[str], dtypes: Collection[str] = DTYPES
 ) -> Found:
@@ -125,9 +130,10 @@ def fuzz(
     failures: list[Failure] = []
     while failing and len(failures) < KINDS:
         first, choices, how = failing[0]
-        smallest = shrunk(make, Shrinking(judge, first, how, [failure.case for failure in failures]), choices, block, seed)
-        alike = [one for one, _, other in failing if one == first or (other == how and one.holds(smallest))]
-        larger = [failure for failure in failures if kind(failure.verdict) == how and failure.case.holds(smallest)]
+        told = [failure.case for failure in failures if explains(kind(failure.verdict), how)]
+        smallest = shrunk(make, Shrinking(judge, first, how, told), choices, block, seed)
+        alike = [one for one, _, other in failing if one == first or (explains(how, other) and one.holds(smallest))]
+        larger = [failure for failure in failures if explains(how, kind(failure.verdict)) and failure.case.holds(smallest)]
         count = len(alike) + sum(failure.alike for failure in larger)
         failures = [failure for failure in failures if failure not in larger] + [Failure(smallest, diagnosed(judge, smallest), count)]
         failing = [entry for entry in failing if entry[0] not in alike]
