@@ -74,6 +74,9 @@ use rule pages as reported_pages with:
         suite="|".join(SHORT) or "-",
 
 
+READS = "worked_attention/cases/questions.py"  # of `cases` what reads the questions; what else is said there is among the params
+
+
 rule questions:
     input:
         stages=[folder for suite in plan.asked_of for folder in plan.folders(suite)],
@@ -100,7 +103,8 @@ rule questions:
         language=plan.config["language"],
         questions=plan.answered,
         counts=plan.counted_digest,
-        code=code("questions", QUESTION, *TEMPLATES),
+        refusals=plan.refusals,
+        code=code("questions", QUESTION, *TEMPLATES, READS, without="cases"),
     script:
         "../scripts/questions.py"
 

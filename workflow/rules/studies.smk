@@ -6,6 +6,8 @@ parameters -> studies/{suite}/measured/costs.* (seconds; only `snakemake --cores
 One job per suite; suites without `studies` have no such job.
 """
 
+COLUMNS = "worked_attention/cases/columns.py"  # the one module of `cases` that says what tables hold
+
 
 rule studies:
     input:
@@ -29,7 +31,7 @@ rule studies:
         "../../envs/attention.yaml"
     params:
         looks=plan.config["looks"],
-        code=code("studies"),
+        code=code("studies", COLUMNS, without="cases"),
     script:
         "../scripts/studies.py"
 

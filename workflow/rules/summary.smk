@@ -21,7 +21,7 @@ rule summary:
     conda:
         "../../envs/attention.yaml"
     params:
-        code=code("summary"),
+        code=code("summary", COLUMNS, without="cases"),
     script:
         "../scripts/summary.py"
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from worked_attention.cases.questions import Place, load_counted, places
-from worked_attention.cases.strict_yaml import Problems
 from worked_attention.cases.suites import UNLIMITED, load_suite
 from worked_attention.files.artifacts import logged, read_arrays, read_json, write_text
 from worked_attention.pages.case_page import printed_numbers
@@ -36,18 +35,6 @@ def work(suite: str, name: str) -> Work:
     return Work(case, arrays, printed_numbers(comparison(suite, name)["claims"]), snakemake.params.digits)
 
 
-def refused(text: str) -> str:
-    """The first line that says why a suite is refused. Raises ValueError if it is not."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "mine.yaml")
-        path.write_text(text, "utf-8")
-        try:
-            load_suite(path, UNLIMITED)
-        except Problems as problems:
-            return str(problems.problems[0]).replace(f"{Path(folder).as_posix()}/", "")
-    raise ValueError(f"this suite is not refused:\n{text}")
-
-
 def judged(code: str, of: Place) -> str:
     """What the judge says of a Python file, asked for one case."""
     suite = load_suite(SUITES / f"{of.suite}.yaml", UNLIMITED)
@@ -63,7 +50,7 @@ with logged(snakemake.log[0]):
     speak(snakemake.params.language)
     output, questions = Path(snakemake.output[0]), snakemake.params.questions
     render = renderer(snakemake.input.template)
-    sources = Sources(work, load_counted(Path(snakemake.input.counted))["cases"], comparison, refused, judged)
+    sources = Sources(work, load_counted(Path(snakemake.input.counted))["cases"], comparison, snakemake.params.refusals.__getitem__, judged)
     names = list(questions)
     for before, name, after in zip([None, *names], names, [*names[1:], None], strict=False):
         question = questions[name] | {"name": name, "places": [p for block in questions[name]["blocks"] for p in places(block)]}

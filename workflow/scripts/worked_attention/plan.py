@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from worked_attention.cases.questions import COUNTED, load_counted, load_questions
+from worked_attention.cases.questions import COUNTED, load_counted, load_questions, refusal
 from worked_attention.cases.strict_yaml import Problem, Problems
 from worked_attention.cases.suites import load_config, load_suites, suites_in
 from worked_attention.cases.words import short
@@ -105,6 +105,12 @@ class Plan:
     def answered(self) -> dict[str, dict]:
         """What the pages say of which all suites are there, by name: {title, source, blocks}."""
         return {n: {k: q[k] for k in ("title", "source", "blocks")} for n, q in self.questions.items() if not q["missing"]}
+
+    @property
+    def refusals(self) -> dict[str, str]:
+        """What is said against each suite that these pages show as refused, by its text; so an edited message makes them anew."""
+        blocks = [block for question in self.answered.values() for block in question["blocks"] if isinstance(block, dict)]
+        return {block["refused"]: refusal(block["refused"]) for block in blocks if "refused" in block}
 
     @property
     def asked_of(self) -> list[str]:

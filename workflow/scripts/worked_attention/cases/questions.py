@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from worked_attention.cases.options import schema
 from worked_attention.cases.strict_yaml import Document, Problem, Problems
-from worked_attention.cases.suites import load_suite
+from worked_attention.cases.suites import UNLIMITED, load_suite
 from worked_attention.cases.violations import violations
 from worked_attention.cases.words import did_you_mean, kind, short
 
@@ -178,3 +179,15 @@ def wrong(block: str | dict, here: list[Place], suites: dict[str, dict]) -> Iter
 def fits(index: tuple[int, ...], shape: list[int]) -> bool:
     """Whether leading indices lie inside a shape."""
     return len(index) <= len(shape) and all(i < n for i, n in zip(index, shape, strict=False))
+
+
+def refusal(text: str) -> str:
+    """The first line that says why a suite of this text is refused. Raises ValueError if it is not."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "mine.yaml")
+        path.write_text(text, "utf-8")
+        try:
+            load_suite(path, UNLIMITED)
+        except Problems as problems:
+            return str(problems.problems[0]).replace(f"{Path(folder).as_posix()}/", "")
+    raise ValueError(f"this suite is not refused:\n{text}")
