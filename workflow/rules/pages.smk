@@ -52,7 +52,7 @@ rule pages:
     params:
         digits=plan.config["looks"]["digits"],
         language=plan.config["language"],
-        home=plan.home.replace("results", "../..") + "/index.html",
+        home=f"{plan.home}/index.html".replace("results", "../.."),
         code=code("pages", PAGE, *TEMPLATES),
     script:
         "../scripts/pages.py"

@@ -96,7 +96,7 @@ def compare_arrays(ours: np.ndarray, theirs: np.ndarray, gate: Gate) -> dict:
     if found.word == "wrong" and not np.array_equal(wide[~finite], other[~finite], equal_nan=True):
         result["reason"] = "NaN or infinity at other places"
     if found.word == "undecided":
-        result["reason"] = f"may differ by {found.limit:.2g}, and goes up to {found.size:.2g}"
+        result["reason"] = f"may differ by {found.limit:.2g}, and its largest element is {found.size:.2g}"
     return result
 
 
