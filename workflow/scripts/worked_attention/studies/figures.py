@@ -71,6 +71,7 @@ def variance(rows: list[dict]) -> Figure:
         ax.set_yscale("log")
         ax.set_title(title, fontsize=9)
         ax.legend(fontsize=7.5, frameon=False, loc=corner)
+    right.set_ylim(bottom=right.get_ylim()[0] / 30)  # room for the legend below the lines
     return figure
 
 
