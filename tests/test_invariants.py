@@ -88,7 +88,7 @@ def shift_matters(case: dict) -> bool:
 # Weights
 
 
-@settings(EACH, max_examples=300)
+@settings(EACH, max_examples=120)
 @given(raw_cases(dtypes=("float64", "float32", "bfloat16", "float16")))
 def test_rows_sum_to_what_the_softmax_says(raw):
     case, arrays = drawn(raw)
@@ -330,6 +330,8 @@ def test_where_tokens_may_not_be_permuted(options):
 @given(raw_cases(empty_rows=("zero", "nan")), st.sampled_from(["top_left", "bottom_right"]), st.data())
 def test_the_future_cannot_move_the_past_under_causal(raw, align, data):
     raw["mask"] |= {"causal": align}
+    if align != "bottom_right":
+        raw["mask"].pop("diagonal", None)
     if "window" in raw["mask"]:
         raw["mask"].pop("prefix", None)
     raw["mask"].pop("fill", None)  # a finite score leaves a way from the future to a query that sees nothing

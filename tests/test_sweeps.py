@@ -91,7 +91,7 @@ def test_seeds_and_arrays_are_choices(tmp_path: Path):
         load(tmp_path / "s.yaml", text)
     text = text.replace("[null, [[", "[{grid: {a: 2}}, [[").replace("[null, {grid", "[{grid: {den: 8}}, {grid")
     cases = load(tmp_path / "s.yaml", text)["cases"]
-    assert cases["s_seed_6"]["parameters"]["w_q"] == {"normal": {"seed": 6, "std": 0.1}}
+    assert cases["s_seed_6"]["parameters"]["w_q"] == {"normal": {"seed": 6, "std": 0.1, "mean": 0}}
     assert [name for name in cases if name.startswith("t")] == [
         "t_w_q_grid_a_2_w_k_grid_den_8",
         "t_w_q_grid_a_2_w_k_grid",

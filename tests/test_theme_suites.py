@@ -88,7 +88,8 @@ def said(schema: dict, value: object, path: tuple = ()) -> Iterator[tuple]:
 
 def test_every_option_and_every_value_is_shown():
     cases = [case for name in (*THEMES, "tutorial") for case in Document(FOLDER / f"{name}.yaml", name).data["cases"].values()]
-    missing = set(possible(CASE)) - {place for case in cases for place in said(CASE, case)}
+    elsewhere = {place for place in possible(CASE) if place[0][0] == "sweep" or place[0][-1] == "tensor"}  # test_sweeps, test_bad_input
+    missing = set(possible(CASE)) - elsewhere - {place for case in cases for place in said(CASE, case)}
     assert not missing, sorted(map(str, missing))
 
 
@@ -243,7 +244,7 @@ def chunk(raw: dict, whole: dict[str, np.ndarray], past: dict[str, np.ndarray], 
     }
 
 
-@settings(max_examples=500, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(decodings())
 def test_decoding_equals_the_full_run(drawn):
     raw, cuts = drawn

@@ -148,8 +148,8 @@ MUTATIONS = [
     Mutation(
         "plus one left out",
         "weights",
-        '"plus_one": lambda case, scores, sinks: softmax(scores, np.zeros(case["heads"], scores.dtype))',
-        '"plus_one": lambda case, scores, sinks: softmax(scores)',
+        '"plus_one": lambda case, scores, sinks, blocked: softmax(scores, np.zeros(case["heads"], scores.dtype))',
+        '"plus_one": lambda case, scores, sinks, blocked: softmax(scores)',
         "softmax",
     ),
     Mutation(

@@ -109,7 +109,7 @@ def write_tensors(root: Path, suite: str, arrays: dict[str, dict[str, np.ndarray
     from safetensors.numpy import save
 
     tensors = {f"{case}/{name}": np.ascontiguousarray(array) for case, made in arrays.items() for name, array in made.items()}
-    data = save(tensors, {"format": str(FORMAT), "suite": suite, "made_by": MADE_BY})
+    data = save(tensors, {"made_by": MADE_BY})
     write_bytes(root / TENSORS, lambda file: file.write(data))
     return {"file": TENSORS, "tensors": len(tensors), "sha256": hashlib.sha256(data).hexdigest()}
 

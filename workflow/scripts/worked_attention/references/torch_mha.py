@@ -19,6 +19,8 @@ def supports(case: dict) -> str | None:
         return "always projects; this case has no w_q, w_k, w_v"
     if not dims["H"] * dims["d_k"] == dims["H"] * dims["d_v"] == dims["d_model"] == dims["d_out"]:
         return "needs H*d_k = H*d_v = d_model = d_out"
+    if "w_o" not in case["shapes"] and "keep" in case["shapes"] and case["mask"]["empty_row"] == "nan" and dims["H"] > 1:
+        return "always projects its output; the identity in its place spreads the NaN of one head over all"
     return torch_sdpa.supports(case, CAN)  # the same softmax, masks and precision
 
 
