@@ -20,10 +20,10 @@ GATES = {
 }  # two honest float16 evaluations of random cases are up to 4.1 apart
 
 
-def agree(case: dict, reference, verdicts: tuple[str, ...] = ("pass",)) -> dict:
+def agree(case: dict, reference, verdicts: tuple[str, ...] = ("pass",), gates: dict = GATES) -> dict:
     ours = compute(case)
     parameters = {name: ours[name] for name in case["arrays"]["parameters"]}
-    result = compare_case(ours, reference.run(case, parameters), gates_of(case, ours, GATES))
+    result = compare_case(ours, reference.run(case, parameters), gates_of(case, ours, gates))
     assert result["verdict"] in verdicts, {name: said for name, said in result["arrays"].items() if said["verdict"] not in verdicts}
     return result
 
@@ -75,7 +75,7 @@ def test_the_layer(raw):
     case = resolved(raw)
     assume("w_o" in raw["parameters"] or "keep" not in case["shapes"])  # an identity there spreads the NaN of one head over all
     assert torch_mha.supports(case) is None
-    agree(case, torch_mha)
+    agree(case, torch_mha, gates={"rule": "certified"})  # of up to 36 columns without a scale: float32 is more than 1e-5 off there
 
 
 @SOME
@@ -89,7 +89,7 @@ def test_half_precisions():
     """Nothing is wrong; and where 4 units in the last place are too much of an array to say that it is right, that is rare."""
     said = Counter()
 
-    @settings(MANY, max_examples=120)
+    @settings(MANY, max_examples=300)
     @given(raw=raw_cases(dtypes=("float16", "bfloat16"), empty_rows=("zero",)))
     def run(raw):
         case = resolved(raw)
