@@ -5,7 +5,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from worked_attention.cases.questions import Place, load_counted, places
-from worked_attention.cases.suites import UNLIMITED, load_suite
 from worked_attention.files.artifacts import logged, read_arrays, read_json, write_text
 from worked_attention.pages.case_page import printed_numbers
 from worked_attention.pages.language import speak
@@ -37,8 +36,7 @@ def work(suite: str, name: str) -> Work:
 
 def judged(code: str, of: Place) -> str:
     """What the judge says of a Python file, asked for one case."""
-    suite = load_suite(SUITES / f"{of.suite}.yaml", UNLIMITED)
-    alone = {of.suite: {**suite, "cases": {of.case: suite["cases"][of.case]}}}
+    alone = {of.suite: {"cases": {of.case: work(of.suite, of.case).case}}}
     with TemporaryDirectory() as folder:
         path = Path(folder, "mine.py")
         path.write_text(code, "utf-8")

@@ -8,7 +8,6 @@ counted/base}` about a case. Cases of config/counted.yaml have sizes and are nev
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -113,7 +112,7 @@ def places(block: str | dict) -> list[Place]:
 
 def load_counted(path: Path) -> dict:
     """The suite of cases that are counted and never computed, from config/counted.yaml. Raises `Problems`."""
-    return load_suite(path, {"max_array_mb": inf})
+    return load_suite(path, UNLIMITED)
 
 
 def load_questions(path: Path, suites: dict[str, dict]) -> dict[str, dict]:

@@ -238,10 +238,8 @@ def reproducibly() -> Iterator[None]:
     name = "HYPOTHESIS_STORAGE_DIRECTORY"
     before, seed = os.environ.get(name), core.global_force_seed
     with TemporaryDirectory() as folder:
-        os.environ[name], core.global_force_seed = (
-            folder,
-            0,
-        )  # as its plugin for pytest does: a seed of one test would switch off its database
+        os.environ[name] = folder
+        core.global_force_seed = 0  # as its plugin for pytest does: a seed of one test would switch off its database
         try:
             yield
         finally:

@@ -10,9 +10,9 @@ from worked_attention.pages.blocks import Formula, Lines, Words
 from worked_attention.pages.language import N_, _
 from worked_attention.pages.numbers import Number
 from worked_attention.pages.parameters import tables
-from worked_attention.pages.projections import last_of
 from worked_attention.pages.work import Index, Work, folds, more
 from worked_attention.stages.catalogue import source
+from worked_attention.stages.projections import last_form
 
 Pairs = list[tuple[Number, Number]]
 BEGINNINGS = {
@@ -98,7 +98,7 @@ def split(work: Work, name: str) -> list:
 
 def by_weights(work: Work, name: str) -> list:
     """Each query's gradient of its context times each value."""
-    values, group = last_of(work, "v"), work.case["heads"] // work.case["kv_heads"]
+    values, group = last_form(work.arrays, "v"), work.case["heads"] // work.case["kv_heads"]
     if "dropout_keep" in work.arrays:
         words = _("The row of d_contexts times the row of {values}, then times dropout_keep / (1 − {p:g}).")
         words = words.format(values=values, p=work.case["dropout"])
@@ -182,7 +182,7 @@ def by_values(work: Work, name: str) -> list:
 
 def by_queries(work: Work, name: str) -> list:
     """Through q·k to the queries."""
-    keys, group = last_of(work, "k"), work.case["heads"] // work.case["kv_heads"]
+    keys, group = last_form(work.arrays, "k"), work.case["heads"] // work.case["kv_heads"]
     formula = r"\partial q_i = \sum_j \partial S_{ij} k_j"
     if turned := back(work):
         words = _("The row of d_qk times the columns of {keys}.").format(keys=keys)
@@ -198,7 +198,7 @@ def by_queries(work: Work, name: str) -> list:
 
 def by_keys(work: Work, name: str) -> list:
     """Through q·k to the keys."""
-    queries, group, past = last_of(work, "q"), work.case["heads"] // work.case["kv_heads"], work.case["dims"]["Lp"]
+    queries, group, past = last_form(work.arrays, "q"), work.case["heads"] // work.case["kv_heads"], work.case["dims"]["Lp"]
     formula = r"\partial k_j = \sum_i \partial S_{ij} q_i"
     if turned := back(work):
         words = _("The column of d_qk times the columns of {queries}.").format(queries=queries)

@@ -7,14 +7,14 @@ from worked_attention.pages.blocks import Formula, Line, Lines, Words
 from worked_attention.pages.language import _
 from worked_attention.pages.numbers import EXACT, Number, told
 from worked_attention.pages.parameters import tables
-from worked_attention.pages.projections import last_of
 from worked_attention.pages.work import TERMS, Index, Work, folds, more, relation
+from worked_attention.stages.projections import last_form
 
 
 def mixed(work: Work, name: str) -> list:
     """Each query's weighted sum of the values."""
     weights = "dropped" if "dropped" in work.arrays else "weights"
-    values = last_of(work, "v")
+    values = last_form(work.arrays, "v")
     group = work.case["heads"] // work.case["kv_heads"]
     made = []
     for lead in work.leads(name):

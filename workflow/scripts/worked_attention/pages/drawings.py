@@ -11,9 +11,9 @@ from worked_attention.pages.blocks import Picture
 from worked_attention.pages.contexts import vector
 from worked_attention.pages.flow import text
 from worked_attention.pages.language import _
-from worked_attention.pages.projections import last_of
 from worked_attention.pages.work import Work
 from worked_attention.stages.catalogue import axes
+from worked_attention.stages.projections import last_form
 
 WIDTH = 430
 LINE, SOFT, INK = "stroke:var(--link)", "stroke:var(--soft)", "stroke:var(--ink)"
@@ -92,7 +92,7 @@ def pooling(work: Work) -> Picture:
     """The first query of the first head, its keys with their scores, their values and the context; lines are as thick as weights."""
     used = "dropped" if "dropped" in work.arrays else "weights"
     lead = (0,) * (work.arrays[used].ndim - 2)
-    values = last_of(work, "v")
+    values = last_form(work.arrays, "v")
     scores, weights = work.row("masked", (*lead, 0)), work.row(used, (*lead, 0))
     shares = np.nan_to_num(work.arrays[used][(*lead, 0)].astype(float)).clip(0, 1)
     vectors = [vector(work.row(values, (*lead, j))) for j in range(len(weights))]
@@ -148,7 +148,7 @@ def boxes(work: Work) -> Picture:
 
 def geometry(work: Work) -> Picture:
     """The first query and all keys, of width 2, as arrows from one point, with the projection of each key on the query's line."""
-    q, k = last_of(work, "q"), last_of(work, "k")
+    q, k = last_form(work.arrays, "q"), last_form(work.arrays, "k")
     lead = (0,) * (work.arrays[q].ndim - 2)
     query, keys = work.arrays[q][(*lead, 0)].astype(float), work.arrays[k][lead].astype(float)
     if query.shape != (2,):

@@ -7,8 +7,8 @@ import numpy as np
 from worked_attention.pages.blocks import Picture
 from worked_attention.pages.contexts import vector
 from worked_attention.pages.language import _
-from worked_attention.pages.projections import last_of
 from worked_attention.pages.work import Work
+from worked_attention.stages.projections import last_form
 
 ROW, TOP, LETTER = 30, 44, 7.6  # a key's row, where the first one begins, and what a letter takes
 KEY, SCORE, BAR, LONGEST, WEIGHT, VALUE = 6, 128, 138, 70, 214, 268  # columns
@@ -19,7 +19,7 @@ def flow(work: Work) -> Picture:
     used = "dropped" if "dropped" in work.arrays else "weights"
     lead = (0,) * (work.arrays[used].ndim - 2)
     row = (*lead, 0)
-    values, kv = last_of(work, "v"), (*lead[:-1], lead[-1] // (work.case["heads"] // work.case["kv_heads"]))
+    values, kv = last_form(work.arrays, "v"), (*lead[:-1], lead[-1] // (work.case["heads"] // work.case["kv_heads"]))
     scores, weights = work.row("masked", row), work.row(used, row)
     vectors = [vector(work.row(values, (*kv, j))) for j in range(len(weights))]
     context, query, head = vector(work.row("contexts", row)), work.query(0), work.where(used, lead)

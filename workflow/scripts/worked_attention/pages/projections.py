@@ -39,12 +39,6 @@ def made_from(work: Work, name: str, among: str = "") -> str:
     return [made for made in CATALOGUE[name].made_from if made in work.arrays and made.startswith(among)][-1]
 
 
-def last_of(work: Work, side: str) -> str:
-    """The form of the queries, keys or values (`side` q, k or v) that the scores and contexts use."""
-    forms = (f"{side}_extended", f"present_{side}", f"{side}_rot", f"{side}_norm", f"{side}_heads")
-    return next(form for form in forms if form in work.arrays)
-
-
 TOKENS: dict[str, Callable[[Work, int], str]] = {"q": Work.query, "k": Work.new_key, "v": Work.new_key, "o": Work.query}
 
 

@@ -9,11 +9,11 @@ from worked_attention.pages.blocks import Cell, Formula, Line, Lines, Table, Wor
 from worked_attention.pages.exact import bias_terms, root_of
 from worked_attention.pages.language import N_, _
 from worked_attention.pages.parameters import tables
-from worked_attention.pages.projections import last_of
 from worked_attention.pages.work import CORNERS, Index, Work, folds, summed
 from worked_attention.stages.masks import each_mask
 from worked_attention.stages.positions import STEPS as STEPS_BY_FORM
 from worked_attention.stages.positions import alibi_slopes, t5_buckets
+from worked_attention.stages.projections import last_form
 
 
 def by_query(work: Work, name: str, line: Callable[[Index, int, int], Line | None], keys: int = 8) -> list:
@@ -35,8 +35,8 @@ def masked_cells(work: Work) -> np.ndarray:
 def multiplied(work: Work, name: str) -> list:
     """Each query times each key."""
     q, k = (
-        last_of(work, "q"),
-        last_of(work, "k"),
+        last_form(work.arrays, "q"),
+        last_form(work.arrays, "k"),
     )
     group = work.case["heads"] // work.case["kv_heads"]
     words = _("Row i, column j: the row of {q} for query i times the row of {k} for key j.").format(q=q, k=k)

@@ -3,6 +3,8 @@
 Q = X W_Q^T + b_Q, and likewise K and V (Vaswani et al. 2017, section 3.2.2); head h takes its own d columns.
 """
 
+from collections.abc import Collection
+
 import numpy as np
 
 from worked_attention.stages.catalogue import source
@@ -92,5 +94,10 @@ def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def latest(arrays: dict[str, np.ndarray], name: str) -> np.ndarray:
     """The queries, keys or values (`name` q, k or v) per head after everything that the case does to them."""
+    return arrays[last_form(arrays, name)]
+
+
+def last_form(there: Collection[str], name: str) -> str:
+    """Which of the arrays that are `there` these queries, keys or values are."""
     forms = (f"{name}_extended", f"present_{name}", f"{name}_rot", f"{name}_norm", f"{name}_heads")
-    return next(arrays[form] for form in forms if form in arrays)
+    return next(form for form in forms if form in there)

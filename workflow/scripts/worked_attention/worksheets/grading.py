@@ -12,7 +12,7 @@ import numpy as np
 from worked_attention.referee.mistakes.entry import Mistake
 from worked_attention.referee.mistakes.library import LIBRARY, NUMBERED
 from worked_attention.stages.catalogue import CATALOGUE, STAGES
-from worked_attention.worksheets.hand import Hand, copied
+from worked_attention.worksheets.hand import Hand
 from worked_attention.worksheets.sheet import Arrays, Sheet
 
 SLACK = 1e-9  # of the arithmetic of this judge itself, against numbers up to 1 and as a part of larger ones
@@ -56,7 +56,7 @@ def grade(sheet: Sheet, answers: dict[str, Decimal]) -> Grade:
             cells[cell] = word(got[index], right[index], off[index])
         wrong = [cell for cell in there if cells[cell] == "wrong"]
         if wrong and first is None:
-            first, mistake = wrong[0], likely(sheet, name, gone_on_with(sheet, hand), got, right, off)
+            first, mistake = wrong[0], likely(sheet, name, hand, got, right, off)
             index = there[first]
             told = first, CATALOGUE[name].stage, answers[first], float(right[index]), float(off[index]), mistake
         hand.take(name, np.where(np.isnan(got), right, got), np.where(off > 0, hand.half, 0.0))
@@ -82,20 +82,14 @@ def passes_spoiled(sheet: Sheet) -> bool:
     return any(grade(sheet, dict.fromkeys(sheet.cells, number)).verdict == "right" for number in (Decimal(0), middle))
 
 
-def gone_on_with(sheet: Sheet, hand: Hand) -> Arrays:
-    """All arrays of the case, as far as they are known by hand with the numbers that are gone on with."""
-    copies = [name for name in CATALOGUE if name in sheet.case["shapes"] and copied(sheet.case, name) in hand]
-    return sheet.work.arrays | {name: hand[name].value for name in [*copies, *hand.known]}
-
-
-def likely(sheet: Sheet, name: str, arrays: Arrays, got: np.ndarray, right: np.ndarray, off: np.ndarray) -> str:
+def likely(sheet: Sheet, name: str, hand: Hand, got: np.ndarray, right: np.ndarray, off: np.ndarray) -> str:
     """What the wrong array `name` equals, in words: the known mistakes that make all that was written of it; "" if there is none.
 
-    arrays: all that is gone on with. got: what was written, NaN where nothing was. right, off: what should be there, and within how much.
+    hand: all that is gone on with. got: what was written, NaN where nothing was. right, off: what should be there, and within how much.
     """
-    answered = ~np.isnan(got)
+    arrays, answered = sheet.work.arrays | hand.arrays(), ~np.isnan(got)
     gap = np.abs(got - right)[answered].max()
-    room = min(ROOM * max(off[answered].max(), sheet.hand().half), gap / EXPLAINS)
+    room = min(ROOM * max(off[answered].max(), hand.half), gap / EXPLAINS)
     candidates = [mistake for mistake in LIBRARY.values() if tried(lambda m=mistake: m.applies(sheet.case))]
     candidates += [mistake for entry in NUMBERED.values() for mistake in tried(lambda e=entry: e.mistakes(sheet.case)) or []]
     found = []

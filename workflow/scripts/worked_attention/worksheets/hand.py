@@ -13,10 +13,10 @@ from decimal import Decimal
 import numpy as np
 
 from worked_attention.stages import weights
-from worked_attention.stages.catalogue import source
+from worked_attention.stages.catalogue import CATALOGUE, source
 from worked_attention.stages.contexts import merge_heads
 from worked_attention.stages.masks import fill_value
-from worked_attention.stages.projections import project, split_heads
+from worked_attention.stages.projections import last_form, project, split_heads
 from worked_attention.stages.scores import products, repeat_heads, softcap
 
 Result = tuple[np.ndarray, np.ndarray]  # the right numbers, and how far off they may be
@@ -39,12 +39,6 @@ def places(value: np.ndarray) -> np.ndarray:
     """How many decimals each number has, as the shortest decimal that means it."""
     found = [max(0, -Decimal(repr(float(x))).normalize().as_tuple().exponent) if np.isfinite(x) else 0 for x in value.ravel().tolist()]
     return np.array(found, dtype=int).reshape(value.shape)
-
-
-def last(case: dict, side: str) -> str:
-    """The form of the queries, keys or values (`side` q, k or v) that the scores and contexts use."""
-    forms = (f"{side}_extended", f"present_{side}", f"{side}_rot", f"{side}_norm", f"{side}_heads")
-    return next(form for form in forms if form in case["shapes"])
 
 
 def before_masks(case: dict) -> str:
@@ -111,6 +105,11 @@ class Hand:
             self.known[name] = self.masked(known) if name == "masked" else known
         return self.known[name]
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Every array that is known, and those that only lay one of these out otherwise, by name."""
+        copies = [name for name in CATALOGUE if name in self.case["shapes"] and copied(self.case, name) in self]
+        return {name: self[name].value for name in [*copies, *self.known]}
+
     def masked(self, scores: Known) -> Known:
         """Scores with what takes the place of those that a mask blocks."""
         if "keep" not in self:
@@ -151,7 +150,10 @@ def projected(side: str) -> Callable[[Hand], Result]:
 
 def multiplied(hand: Hand) -> Result:
     """Q K^T."""
-    q, k = hand[last(hand.case, "q")], hand[last(hand.case, "k")].laid(lambda n: repeat_heads(n, hand.case["heads"]))
+    q, k = (
+        hand[last_form(hand.case["shapes"], "q")],
+        hand[last_form(hand.case["shapes"], "k")].laid(lambda n: repeat_heads(n, hand.case["heads"])),
+    )
     off = hand.sum_of_products(q.laid(lambda n: n[..., :, None, :]), k.laid(lambda n: n[..., None, :, :]))
     return products(q.value, k.value), off
 
@@ -216,7 +218,7 @@ def dropped(hand: Hand) -> Result:
 
 def mixed(hand: Hand) -> Result:
     """The values mixed with the weights."""
-    p, v = hand[weighing(hand.case)], hand[last(hand.case, "v")].laid(lambda n: repeat_heads(n, hand.case["heads"]))
+    p, v = hand[weighing(hand.case)], hand[last_form(hand.case["shapes"], "v")].laid(lambda n: repeat_heads(n, hand.case["heads"]))
     columns = v.laid(lambda n: np.swapaxes(n, -1, -2)[..., None, :, :])
     return p.value @ v.value, hand.sum_of_products(p.laid(lambda n: n[..., :, None, :]), columns)
 
@@ -239,13 +241,13 @@ def inputs(case: dict, name: str) -> list[str]:
     of = copied(case, name)
     named = {
         **{side: [source(side, case["shapes"]), f"w_{side}", f"b_{side}"] for side in "qkv"},
-        "qk": [last(case, "q"), last(case, "k")] if "qk" in case["shapes"] else [],
+        "qk": [last_form(case["shapes"], "q"), last_form(case["shapes"], "k")] if "qk" in case["shapes"] else [],
         "scaled": ["qk"],
         "capped": ["scaled"],
         "masked": [before_masks(case), "bias", "keep"],
         "weights": ["masked", "sinks"],
         "dropped": ["weights", "dropout_keep"],
-        "contexts": [weighing(case), last(case, "v")] if "contexts" in case["shapes"] else [],
+        "contexts": [weighing(case), last_form(case["shapes"], "v")] if "contexts" in case["shapes"] else [],
         "output": ["concat", "w_o", "b_o"],
     }
     found = [of, "keep"] if name == "masked" and of else [of] if of else named[name]

@@ -66,9 +66,7 @@ class Sheet:
         for name in self.asked:
             self.right[name], off = hand.right(name)
             hand.take(name, self.right[name], off)
-        copies = [name for name in names if name in case["shapes"] and copied(case, name) in hand]
-        values = {name: hand[name].value for name in [*copies, *hand.known]}
-        self.work = Work(case, self.arrays | values, {}, self.digits, self.digits)
+        self.work = Work(case, self.arrays | hand.arrays(), {}, self.digits, self.digits)
         self.cells = self._named()
         self._check()
 
