@@ -55,7 +55,7 @@ async function look(page, width) {
     shut: [...doc.querySelectorAll("details > :not(summary)")].filter(e => !e.checkVisibility()).length,
     tables: Math.max(0, ...[...doc.querySelectorAll("table")].map(t => t.getBoundingClientRect().right)),
     targets: [...doc.querySelectorAll("a[href^='#']")].filter(a => !doc.getElementById(a.getAttribute("href").slice(1))).length};
-  if (axe) {
+  if (axe && width === Math.max(...widths)) {
     const script = doc.createElement("script");
     script.textContent = axe;
     doc.head.append(script);
@@ -145,14 +145,15 @@ def test_the_browser_would_have_seen_it(tmp_path: Path):
         result["scroll"] > result["width"] and result["wide"] and result["flat"] == 1 and result["targets"] == 1 for result in results
     )
     assert "missing is not defined" in console
-    assert not AXE or all(any(said.startswith("image-alt") for said in result["axe"]) for result in results)
+    assert not AXE or any(said.startswith("image-alt") for said in results[-1]["axe"])
 
 
 @pytest.mark.skipif(not AXE, reason="AXE_CORE does not name axe.min.js")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_nothing_serious_for_readers_with_other_senses(pages: dict, seen: tuple, tmp_path: Path, dark: bool):
-    results, _ = looked_at(list(pages.values()), tmp_path, dark) if dark else seen
-    assert len(results) == len(pages) * len(WIDTHS) and all("axe" in result for result in results)
+    results, _ = looked_at(list(pages.values()), tmp_path, dark, WIDTHS[-1:]) if dark else seen
+    results = [result for result in results if result["width"] == WIDTHS[-1]]
+    assert len(results) == len(pages) and all("axe" in result for result in results)
     assert not [(result["page"].rsplit("/", 1)[1], result["axe"]) for result in results if result["axe"]]
 
 

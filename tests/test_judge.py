@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, run
+from conftest import ROOT, run, with_suites
 from shipped import all_shipped
 
 from worked_attention.cases.resolve import resolve
@@ -865,11 +865,12 @@ def test_a_workflow_runs_and_judges_where_packages_of_its_names_are_installed(pr
         (tmp_path / "installed" / name).mkdir(parents=True)
         (tmp_path / "installed" / name / "__init__.py").write_text("raise ImportError('this is somebody else')\n")
     (tmp_path / "mine.py").write_text(RIGHT, "utf-8")
-    config = ["--config", "suites=[handworked]", f"submission={tmp_path / 'mine.py'}"]
-    done = run(project, "all", "judge", *config, env={"PYTHONPATH": str(tmp_path / "installed")})
+    suites = with_suites(project) / "config" / "suites"
+    (suites / "small.yaml").write_text("references: [torch.sdpa]\ncases: {only: {parameters: {x: [[1], [2]]}}}\n", "utf-8")
+    done = run(project, "all", "judge", "--config", f"submission={tmp_path / 'mine.py'}", env={"PYTHONPATH": str(tmp_path / "installed")})
     assert done.returncode == 0, done.stderr
-    assert (project / "results" / "some-suites" / "verdict.txt").is_file()
-    assert read(project, tmp_path / "mine.py")["handworked/two_heads"]["verdict"] == "right"
+    assert (project / "results" / "verdict.txt").is_file()
+    assert read(project, tmp_path / "mine.py")["small/only"]["verdict"] == "right"
 
 
 # Printed numbers

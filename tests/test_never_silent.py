@@ -1,10 +1,11 @@
 """An array that only its own stage knows, or that is not as its case says, ends a run."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, copy_project, run
+from conftest import ROOT, copy_project, run, with_suites
 from shipped import all_shipped
 from strategies import resolved
 
@@ -19,6 +20,8 @@ from worked_attention.stages.whole import compute
 
 FOLDER = ROOT / "config" / "suites"
 HEADS = {"sizes": {"Lq": 2, "d_k": 2}, "parameters": {name: {"grid": {}} for name in ("q_heads", "k_heads", "v_heads")}}
+
+SMALL = {"figures": "none", "references": ["torch.manual"], "cases": {"only": HEADS}}
 
 
 def covering() -> list[dict]:
@@ -102,9 +105,10 @@ def with_a_new_array(project: Path, bound: bool) -> None:
 def test_a_new_array_that_no_route_knows_ends_the_run(tmp_path: Path, bound: bool, line: str):
     project = copy_project(tmp_path / "project")
     with_a_new_array(project, bound)
-    done = run(project, "--config", "suites=[handworked]", cores=2)
+    (with_suites(project) / "config" / "suites" / "small.yaml").write_text(json.dumps(SMALL), "utf-8")
+    done = run(project)
     assert done.returncode != 0
-    assert f"handworked/two_heads: {line}" in done.stdout + done.stderr
+    assert f"small/only: {line}" in done.stdout + done.stderr
     assert not (project / "results" / "verdict.txt").exists()
 
 

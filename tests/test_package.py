@@ -66,12 +66,13 @@ def test_importing_is_quick_and_loads_nothing_heavy(module: str, most: float):
 def test_installed_in_an_empty_environment(tmp_path: Path):
     """pip brings what the judge needs and no more; needs the network, or a cache that has it."""
     wheel = build_wheel(tmp_path)
-    venv.create(tmp_path / "env", with_pip=True)
+    venv.create(tmp_path / "env")
     python = str(tmp_path / "env" / ("Scripts" if os.name == "nt" else "bin") / "python")
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel], env=env, check=True)
+    pip = [sys.executable, "-m", "pip", "--python", python, "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", wheel], env=env, check=True)
     for module, most in (("worked_attention", 0.1), ("worked_attention.referee.judge", 0.6)):
         seconds, loaded = imported(python, module, env)
         assert seconds < most and not loaded & set(HEAVY)
-    listed = json.loads(subprocess.run([python, "-m", "pip", "list", "--format=json"], env=env, capture_output=True, check=True).stdout)
+    listed = json.loads(subprocess.run([*pip, "list", "--format=json"], env=env, capture_output=True, check=True).stdout)
     assert not {package["name"].lower() for package in listed} & {"torch", "matplotlib", "snakemake", "python-flint"}

@@ -41,18 +41,35 @@ def test_what_is_sent_of_a_mistake_may_be_less():
     assert "output" not in seen(case, compute(case, FOLDER), LIBRARY["gradient_without_dropout"])
 
 
+FEW = """
+cases:
+  two_heads:
+    heads: 2
+    sizes: {Lq: 3, d_model: 4}
+    parameters: {x: {grid: {}}, w_q: {grid: {c: 1}}, w_k: {grid: {c: 2}}, w_v: {grid: {c: 3}}, w_o: {grid: {c: 4}}}
+  one_head:
+    extends: two_heads
+    heads: 1
+  tie:
+    softmax: hardmax
+    scale: none
+    parameters: {q: [[1.0, 1.0]], k: [[0.0, 2.0], [1.0, 1.0]], v: [[1.0, 0.0], [0.0, 2.0]]}
+"""
+
+
 def test_rule_power(project: Path):
-    with_suites(project, "handworked", "softmax")
+    with_suites(project)
+    (project / "config" / "suites" / "few.yaml").write_text(FEW, "utf-8")
     done = run(project, "power")
     assert done.returncode == 0, done.stderr
     assert "caught by no case: rotary_left_out, no rotation" in done.stdout
     matrix = json.loads((project / "results" / "power.json").read_text("utf-8"))
     assert matrix["mistakes"]["divided_by_sqrt_d_model"]["stage"] == "scores"
-    assert "handworked/two_heads" in matrix["mistakes"]["divided_by_sqrt_d_model"]["caught"]
-    assert "caught by one case only: hardmax_last, by softmax/hardmax_tie" in done.stdout and "hardmax_last" in matrix["once"]
-    assert "handworked/two_heads" in matrix["mistakes"]["divided_by_sqrt_d_model"]["output"]
+    assert "few/two_heads" in matrix["mistakes"]["divided_by_sqrt_d_model"]["caught"]
+    assert "caught by one case only: hardmax_last, by few/tie" in done.stdout and "hardmax_last" in matrix["once"]
+    assert "few/two_heads" in matrix["mistakes"]["divided_by_sqrt_d_model"]["output"]
     assert "rotary_left_out" in matrix["uncaught"] and "not_scaled" not in matrix["uncaught"]
-    assert "handworked/two_heads" not in matrix["nothing_new"] and "handworked/one_head" in matrix["nothing_new"]
+    assert "few/two_heads" not in matrix["nothing_new"] and "few/one_head" in matrix["nothing_new"]
     rows = (project / "results" / "power.csv").read_text("utf-8").splitlines()
     assert rows[0] == "mistake,stage,case,word"
-    assert "divided_by_sqrt_d_model,scores,handworked/two_heads,caught" in rows
+    assert "divided_by_sqrt_d_model,scores,few/two_heads,caught" in rows

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, build_wheel
 
+from worked_attention.cases.strict_yaml import Problems
+from worked_attention.pytest_plugin import expectations
+
 EXAMPLE = ROOT / "examples" / "pytest_project"
 
 
@@ -34,7 +37,7 @@ def their_tests(project: Path, installed: Path, *args: str) -> subprocess.Comple
     return subprocess.run(command, cwd=project, env=env, capture_output=True, encoding="utf-8")
 
 
-def only(project: Path, kernel: str, cases: str = "handworked/*", expected: str = "") -> None:
+def only(project: Path, kernel: str, cases: str = "handworked/two_heads", expected: str = "") -> None:
     """Let the project hold one test, of a function that is given as text."""
     (project / "test_kernel.py").write_text(kernel + "\n\ndef test_kernel(attention_case):\n    attention_case.check(kernel)\n", "utf-8")
     settings = f'[tool.pytest.ini_options]\nattention_suites = ["handworked"]\nattention_cases = ["{cases}"]\n'
@@ -57,7 +60,7 @@ def test_a_wrong_kernel_fails_with_the_sentence_of_the_judge(theirs: Path, insta
     kernel = (theirs / "kernel.py").read_text("utf-8")
     assert was in kernel
     (theirs / "kernel.py").write_text(kernel.replace(was, now), "utf-8")
-    done = their_tests(theirs, installed, "-k", "handworked or masks")
+    done = their_tests(theirs, installed, "-k", "two_heads or causal_top_left")
     assert done.returncode == 1 and " is wrong: first wrong: " in done.stdout
     assert "Traceback" not in done.stdout and "pytest_plugin.py" not in done.stdout
 
@@ -91,29 +94,17 @@ ALL = "handworked/*: {{verdict: {}, reason: as it is}}\n"
     ("kernel", "expected", "code", "says"),
     [
         (ZEROS, "", 1, "handworked/two_heads is wrong: first wrong: "),
-        (ZEROS, ALL.format("wrong"), 0, "6 xfailed"),
+        (ZEROS, ALL.format("wrong"), 0, "1 xfailed"),
         (ZEROS, ALL.format("convention"), 1, "handworked/two_heads is wrong, and expected.yaml:1 expects convention (as it is)"),
         (RAISES, "", 1, "KeyError: 'a bug'"),
         (RAISES, ALL.format("failed"), 1, "nothing was judged"),
         (RAISES, ALL.format("wrong"), 1, "KeyError: 'a bug'"),
-        (BEYOND, "", 1, "attention cases: 6 unsupported; nothing was judged"),
+        (BEYOND, "", 1, "attention cases: 1 unsupported; nothing was judged"),
         (BEYOND, ALL.format("unsupported"), 1, "nothing was judged"),
         ("def kernel(case):\n    return {'Output': [1.0]}\n", "", 1, "is unreadable: returned no array of the case; it has q, k, v"),
         ("def kernel(case):\n    return 'text'\n", "", 1, "is unreadable: output: holds str"),
         ("kernel = 3\n", "", 1, "TypeError: 3 is no function, and has none called attention, nor projections"),
         (ZEROS, ALL.format("rihgt"), 2, "expected.yaml:1: handworked/*: there is no verdict rihgt"),
-        (ZEROS, ALL.format("right"), 2, "there is no verdict right"),
-        (ZEROS, "handworked/two_head: {verdict: wrong, reason: x}\n", 2, "fits no case; did you mean handworked/two_heads?"),
-        (ZEROS, "handworked/*: {verdict: wrong}\n", 2, "should be a mapping of verdict and reason"),
-        (ZEROS, "handworked/*: {verdict: wrong, reason: ' '}\n", 2, "the reason should be text"),
-        (
-            ZEROS,
-            ALL.format("wrong") + "handworked/one*: {verdict: failed, reason: x}\n",
-            2,
-            "fits handworked/one_head, of which expected.yaml:1 says",
-        ),
-        (ZEROS, ALL.format("wrong") * 2, 2, "expected.yaml:2"),
-        (ZEROS, "- a\n", 2, "should hold a mapping such as"),
     ],
 )
 def test_outcomes(theirs: Path, installed: Path, kernel: str, expected: str, code: int, says: str):
@@ -121,6 +112,28 @@ def test_outcomes(theirs: Path, installed: Path, kernel: str, expected: str, cod
     done = their_tests(theirs, installed)
     assert done.returncode == code, done.stdout
     assert says in done.stdout and "INTERNALERROR" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("expected", "says"),
+    [
+        (ALL.format("right"), "there is no verdict right"),
+        ("handworked/two_head: {verdict: wrong, reason: x}\n", "fits no case; did you mean handworked/two_heads?"),
+        ("handworked/*: {verdict: wrong}\n", "should be a mapping of verdict and reason"),
+        ("handworked/*: {verdict: wrong, reason: ' '}\n", "the reason should be text"),
+        (
+            ALL.format("wrong") + "handworked/one*: {verdict: failed, reason: x}\n",
+            "fits handworked/one_head, of which expected.yaml:1 says",
+        ),
+        (ALL.format("wrong") * 2, "expected.yaml:2"),
+        ("- a\n", "should hold a mapping such as"),
+    ],
+)
+def test_expectations_that_cannot_be_meant(tmp_path: Path, expected: str, says: str):
+    (tmp_path / "expected.yaml").write_text(expected, "utf-8")
+    with pytest.raises((Problems, ValueError)) as refused:
+        expectations(tmp_path / "expected.yaml", "expected.yaml", ["handworked/two_heads", "handworked/one_head"])
+    assert says in str(refused.value)
 
 
 def test_a_case_that_is_not_there(theirs: Path, installed: Path):
@@ -131,7 +144,7 @@ def test_a_case_that_is_not_there(theirs: Path, installed: Path):
 
 def test_in_several_processes(theirs: Path, installed: Path):
     """The verdicts are counted where the run is ended."""
-    only(theirs, BEYOND)
+    only(theirs, BEYOND, cases="handworked/*")
     done = their_tests(theirs, installed, "-n", "2")
     assert done.returncode == 1 and "attention cases: 6 unsupported; nothing was judged" in done.stdout
 

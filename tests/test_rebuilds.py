@@ -109,9 +109,14 @@ def test_second_run_has_nothing_to_do(tree: Path) -> None:
     assert written(tree) == before
 
 
-def test_editing_a_suite_reruns_that_suite(tree: Path) -> None:
-    before, numbers = written(tree), results(tree)
-    edit(tree / "config" / "suites" / "plain.yaml", "0.5", "0.75")
+def test_editing_a_suite_or_its_array_reruns_that_suite(tree: Path) -> None:
+    """Though the edited files are older than what was made of them."""
+    before = written(tree)
+    suite, array = tree / "config" / "suites" / "plain.yaml", tree / "config" / "suites" / "v.npy"
+    write_array(array, np.array([[1.0], [2.0]]))
+    edit(suite, "v: [[1.0], [2.0]]", "v: {file: v.npy}")
+    edit(suite, "0.5", "0.75")
+    os.utime(suite, (0, 0))
     assert pending(tree) == {
         **{rule: {"plain"} for rule in [*STAGES, "truth", "reference", "comparison", "reported_pages"]},
         "summary": {""},
@@ -122,7 +127,11 @@ def test_editing_a_suite_reruns_that_suite(tree: Path) -> None:
     after = written(tree)
     untouched = {name for name in before if name.startswith(("drawn/", "questions/"))} | {"README.md", "environment.json"}
     assert {name for name in before if after[name] == before[name]} == untouched
-    assert results(tree)["plain/weights/scores/weights.npy"] != numbers["plain/weights/scores/weights.npy"]
+    assert read_array(tree / "results/plain/parameters/scores/scaled.npy")[0, 0, 0] == 0.75
+    assert pending(tree) == {}
+    write_array(array, np.array([[1.0], [3.0]]))
+    os.utime(array, (0, 0))
+    assert pending(tree)["parameters"] == {"plain"}
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -175,23 +184,6 @@ def test_what_changes_no_result_reruns_nothing(tree: Path) -> None:
     assert pending(tree) == {}
 
 
-def test_a_file_with_an_older_time_is_computed(tree: Path) -> None:
-    suite = tree / "config" / "suites" / "plain.yaml"
-    edit(suite, "0.5", "0.75")
-    os.utime(suite, (0, 0))
-    assert set(pending(tree)) >= {*STAGES, *AFTER}
-    assert run(tree).returncode == 0
-    assert read_array(tree / "results/plain/parameters/scores/scaled.npy")[0, 0, 0] == 0.75
-    array = tree / "config" / "suites" / "v.npy"
-    write_array(array, np.array([[1.0], [2.0]]))
-    edit(suite, "v: [[1.0], [2.0]]", "v: {file: v.npy}")
-    assert run(tree).returncode == 0
-    assert pending(tree) == {}
-    write_array(array, np.array([[1.0], [3.0]]))
-    os.utime(array, (0, 0))
-    assert pending(tree)["parameters"] == {"plain"}
-
-
 def test_an_edited_adapter_reruns_its_own_library_only(tree: Path) -> None:
     edit(tree.joinpath(*PACKAGE, "references", "torch_mha.py"), '"""torch.mha', '"""The torch.mha')
     alone = {"summary": {""}, "verdict": {""}, "environment": {""}}  # what torch says of itself is noted by the first of these jobs
@@ -218,25 +210,20 @@ def test_git_counts_where_code_changed_and_nowhere_else(tree: Path) -> None:
     assert "environment" in pending(tree)
 
 
-@pytest.mark.parametrize("how", ["deleted", "emptied", "cut short", "described no more", "its folder gone"])
-def test_a_lost_array_is_made_anew(tree: Path, how: str) -> None:
-    before = results(tree)
-    array = tree / "results/drawn/weights/whole/weights.npy"
-    match how:
-        case "deleted":
-            array.unlink()
-        case "emptied":
-            array.write_bytes(b"")
-        case "cut short":
-            array.write_bytes(array.read_bytes()[:100])
-        case "described no more":
-            array.with_name("stage.json").unlink()
-        case "its folder gone":
-            shutil.rmtree(array.parent.parent)
+def test_lost_arrays_are_made_anew(tree: Path) -> None:
+    """Each kind of loss in a folder of its own, all at once."""
+    before, drawn = results(tree), tree / "results" / "drawn"
+    (drawn / "parameters/whole/x.npy").unlink()
+    (drawn / "projections/whole/q.npy").write_bytes(b"")
+    (drawn / "scores/whole/qk.npy").write_bytes((drawn / "scores/whole/qk.npy").read_bytes()[:100])
+    (drawn / "weights/whole/stage.json").unlink()
+    shutil.rmtree(drawn / "contexts")
     done = run(tree)
     assert done.returncode == 0, done.stderr
-    name = "stage.json" if how == "described no more" else "weights.npy"
-    assert (f"results/drawn/weights has lost whole/{name}, and is made anew" in done.stderr) == (how != "its folder gone")
+    for lost in ("parameters has lost whole/x.npy", "projections has lost whole/q.npy", "scores has lost whole/qk.npy"):
+        assert f"results/drawn/{lost}, and is made anew" in done.stderr
+    assert "results/drawn/weights has lost whole/stage.json, and is made anew" in done.stderr
+    assert "contexts has lost" not in done.stderr
     assert results(tree) == before
     assert "Nothing to be done" in run(tree).stderr
 
@@ -301,25 +288,26 @@ def test_a_removed_case_leaves_nothing_behind(tree: Path) -> None:
     assert {name.split("/")[2] for name in left if name.startswith("drawn/weights/")} == {"whole", "last"}
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [
-        "results/drawn/parameters/removed",  # in the middle of a stage
-        "results/drawn/references/torch/sdpa.npz",  # in a job that other jobs run beside
-        "results/drawn/figures/removed.png",
-    ],
-)
-def test_killed_and_recovered(small: Path, tmp_path: Path, moment: str) -> None:
+MOMENTS = [
+    "results/drawn/parameters/removed",  # in the middle of a stage
+    "results/drawn/references/torch/sdpa.npz",  # in a job that other jobs run beside
+    "results/drawn/figures/removed.png",
+]
+
+
+def test_killed_and_recovered(small: Path, tmp_path: Path) -> None:
+    """Three times in one run, each time at another moment."""
     project = with_small_suites(copy_project(tmp_path / "killed"))
-    command = [sys.executable, "-m", "snakemake", "--cores", "2"]
-    process = subprocess.Popen(command, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    deadline = time.monotonic() + 120
-    while not (project / moment).exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.001)
-    os.killpg(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert not (project / "results" / "verdict.txt").exists()
-    assert run(project, "--unlock").returncode == 0
+    for moment in MOMENTS:
+        command = [sys.executable, "-m", "snakemake", "--cores", "2", "--rerun-incomplete"]
+        process = subprocess.Popen(command, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        deadline = time.monotonic() + 120
+        while not (project / moment).exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.001)
+        os.killpg(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        assert not (project / "results" / "verdict.txt").exists()
+        assert run(project, "--unlock").returncode == 0
     done = run(project, "--rerun-incomplete", cores=1)
     assert done.returncode == 0, done.stderr
     assert results(project) == results(small)
