@@ -541,6 +541,10 @@ def python(tmp_path: Path, text: str) -> dict:
 
 
 RIGHT = (ROOT / "examples" / "attention_right.py").read_text("utf-8")
+SMALL = """
+references: [torch.sdpa]
+cases: {only: {sizes: {Lq: 3, d_model: 2}, parameters: {x: {grid: {}}, w_q: {grid: {c: 1}}, w_k: {grid: {c: 2}}, w_v: {grid: {c: 3}}}}}
+"""
 RAISES = "def attention(case, arrays):\n    raise E\n"
 
 
@@ -866,7 +870,7 @@ def test_a_workflow_runs_and_judges_where_packages_of_its_names_are_installed(pr
         (tmp_path / "installed" / name / "__init__.py").write_text("raise ImportError('this is somebody else')\n")
     (tmp_path / "mine.py").write_text(RIGHT, "utf-8")
     suites = with_suites(project) / "config" / "suites"
-    (suites / "small.yaml").write_text("references: [torch.sdpa]\ncases: {only: {parameters: {x: [[1], [2]]}}}\n", "utf-8")
+    (suites / "small.yaml").write_text(SMALL, "utf-8")
     done = run(project, "all", "judge", "--config", f"submission={tmp_path / 'mine.py'}", env={"PYTHONPATH": str(tmp_path / "installed")})
     assert done.returncode == 0, done.stderr
     assert (project / "results" / "verdict.txt").is_file()
