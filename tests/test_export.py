@@ -146,6 +146,8 @@ def test_a_released_set_is_compared(copy: Path):
         "handworked/one_head/q: is missing in the released set",
         "handworked/three_heads/x: is in the released set alone",
     ]
+    (copy / "golden.safetensors").write_bytes(save(dict(tensors, **{"two_heads/output": tensors["two_heads/output"] * [np.nan, 1, 1, 1]})))
+    assert check().stdout.splitlines()[0] == "handworked/two_heads/output: 3 of 12 numbers differ, by inf at most"
     (copy / "golden.safetensors").write_bytes(b"nothing")
     done = check()
     assert done.exit_code == 2 and "is no exported suite (golden.safetensors is damaged" in done.stderr

@@ -19,6 +19,7 @@ from test_language import TRANSLATED, left_in_english
 from test_pages import SUITES, Text, written
 
 from worked_attention.cases.strict_yaml import Problems
+from worked_attention.cases.words import harmless
 from worked_attention.pages.language import speak
 from worked_attention.pages.markdown import markdown
 from worked_attention.pages.render import renderer
@@ -28,7 +29,6 @@ from worked_attention.worksheets.answers import Unreadable
 from worked_attention.worksheets.grading import Grade, grade
 from worked_attention.worksheets.making import again, named, record, sheets
 from worked_attention.worksheets.paper import paper, title
-from worked_attention.worksheets.report import safe
 from worked_attention.worksheets.sheet import Sheet, Unsuited
 
 OPTIONS = {"blank": ["scores", "weights", "contexts", "outputs"], "queries": 1, "seed": 0, "decimals": 1}
@@ -460,7 +460,7 @@ def test_what_is_no_answer_sheet(tmp_path: Path):
 
 
 def test_no_cell_of_the_table_is_a_formula():
-    assert [safe(value) for value in ("=1+1", "+1", "@x", "Anna", 3, "-0.5")] == ["'=1+1", "'+1", "'@x", "Anna", 3, "-0.5"]
+    assert [harmless(value) for value in ("=1+1", "-A1", "@x", "Anna", 3, "-0.5")] == ["'=1+1", "'-A1", "'@x", "Anna", 3, "-0.5"]
 
 
 # The commands

@@ -8,6 +8,16 @@ from typing import Any
 DASHES = dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2212, 0xFE63, 0xFF0D), "-")  # what articles print for a minus
 
 
+NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet lets a formula begin
+
+
+def harmless(value: object) -> object:
+    """`value` for a spreadsheet: a text that it would take for a formula gets an apostrophe, and a number stays one."""
+    harmful = isinstance(value, str) and value.startswith(FORMULA) and not NUMBER.fullmatch(value)
+    return f"'{value}" if harmful else value
+
+
 def short(value: object) -> str:
     """`value` as text of at most 80 characters."""
     text = str(value)

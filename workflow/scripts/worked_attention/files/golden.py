@@ -269,4 +269,5 @@ def _changed(name: str, was: np.ndarray, now: np.ndarray) -> Iterator[str]:
         a, b = was.astype(np.float64), now.astype(np.float64)
         with np.errstate(invalid="ignore"):
             off = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
-        yield f"{name}: {np.count_nonzero(off)} of {off.size} numbers differ, by {np.nanmax(off):.3g} at most"
+        most = np.where(np.isnan(off), np.inf, off).max()  # where one of them alone is NaN
+        yield f"{name}: {np.count_nonzero(off)} of {off.size} numbers differ, by {most:.3g} at most"

@@ -7,9 +7,8 @@ import json
 import numpy as np
 
 from worked_attention.cases.columns import MEASURED, columns, options, references, said, sizes
+from worked_attention.cases.words import harmless
 from worked_attention.referee.units import spelled
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet lets a formula begin
 
 
 def row_entropy(p: np.ndarray) -> np.ndarray:
@@ -58,7 +57,5 @@ def spreadsheet(rows: list[dict]) -> str:
     table = csv.DictWriter(text, list(columns()), lineterminator="\n")
     table.writeheader()
     for each in rows:
-        table.writerow(
-            {name: f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value for name, value in each.items()}
-        )
+        table.writerow({name: harmless(value) for name, value in each.items()})
     return text.getvalue()

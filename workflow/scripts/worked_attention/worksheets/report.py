@@ -8,7 +8,7 @@ from io import StringIO
 from pathlib import Path
 
 from worked_attention.cases.escapes import printable
-from worked_attention.cases.words import short
+from worked_attention.cases.words import harmless, short
 from worked_attention.files.artifacts import read_json
 from worked_attention.worksheets.answers import Unreadable, numbers, read
 from worked_attention.worksheets.grading import Grade, grade
@@ -77,7 +77,7 @@ def table(entries: list[Entry]) -> str:
     text = StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
-    rows.writerows([safe(value) for value in row] for row in map(columns, entries))
+    rows.writerows([harmless(value) for value in row] for row in map(columns, entries))
     return text.getvalue()
 
 
@@ -88,11 +88,6 @@ def columns(entry: Entry) -> Iterator[object]:
     yield from (of.count("right"), len(of.cells)) if of.cells else ("", "")
     yield from (of.first, of.stage, of.written, f"{of.right:.9g}", f"{of.within:.2g}", of.mistake) if of.first else [""] * 6
     yield "; ".join(entry.problems)
-
-
-def safe(value: object) -> object:
-    """A text that no spreadsheet takes for a formula."""
-    return f"'{printable(value)}" if isinstance(value, str) and value[:1] in ("=", "+", "@", "\t") else value
 
 
 def objection(entries: list[Entry]) -> str | None:
