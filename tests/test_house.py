@@ -22,7 +22,9 @@ from worked_attention.references.registry import LIBRARIES
 SCRIPTS = ROOT / "workflow" / "scripts"
 SCHEMAS = sorted((ROOT / "workflow" / "scripts" / "worked_attention" / "schemas").glob("*.yaml"))
 GUIDE = (ROOT / "config" / "README.md").read_text("utf-8")
-PAGES = [path for folder in (ROOT, ROOT / "config", ROOT / "results", ROOT / "benchmarks") for path in sorted(folder.glob("*.md"))]
+PAGES = [
+    path for folder in (ROOT, ROOT / "config", ROOT / "docs", ROOT / "results", ROOT / "benchmarks") for path in sorted(folder.glob("*.md"))
+]
 
 
 # Rules, as far as this page needs them: the text of each directive by rule and name

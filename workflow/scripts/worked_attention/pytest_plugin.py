@@ -79,7 +79,7 @@ class AttentionCase:
         from worked_attention.referee.caller import COMPUTED, answered, npy
         from worked_attention.referee.declarations import declared
         from worked_attention.referee.handed import handed
-        from worked_attention.referee.outcome import says
+        from worked_attention.referee.outcome import remedies, says
         from worked_attention.referee.report import case_verdict
         from worked_attention.referee.submissions import received
 
@@ -97,8 +97,7 @@ class AttentionCase:
             return "failed", f"raised {type(error).__name__}: {error}"
         sent = received(header["word"], header["text"], {name: npy(array) for name, array in made.items()})
         found = case_verdict(self.case, given, sent, declared(getattr(attention, "CONVENTIONS", {})), self.diagnoser)
-        remedy = f"\n{found['diagnosis']['remedy']}" if found["diagnosis"] else ""
-        return found["verdict"], says(found, DIGITS) + remedy
+        return found["verdict"], "\n".join([says(found, DIGITS), *remedies(found)])
 
 
 class Tally:

@@ -24,7 +24,7 @@ from worked_attention.cases.resolve import resolve
 from worked_attention.cases.violations import violations
 from worked_attention.fuzzing.cases import DTYPES, OPTIONS, Choose, Drawn, any_case, around, case_with
 from worked_attention.referee.diagnosis import Diagnoser
-from worked_attention.referee.outcome import counts, says
+from worked_attention.referee.outcome import counts, remedies, says
 from worked_attention.referee.report import case_verdict
 from worked_attention.referee.submissions import Arrays, Sent
 from worked_attention.stages import parameters
@@ -254,9 +254,9 @@ def suite(failures: list[Failure], description: str, digits: int) -> str:
     """The failures as the text of a suite, each with its verdict, its remedy and how many are like it as comments."""
     lines = [line("description", description), "cases:"]
     for i, failure in enumerate(failures, start=1):
-        word, diagnosis = failure.verdict["verdict"], failure.verdict["diagnosis"]
+        word = failure.verdict["verdict"]
         lines.append(f"  # {word}: {says(failure.verdict, digits)}")
-        lines += [f"  # {diagnosis['remedy']}"] if diagnosis else []
+        lines += [f"  # {remedy}" for remedy in remedies(failure.verdict)]
         lines.append(f"  # {failure.alike} of the cases drawn fail and have all that this one has")
         lines.append(f"  {word}_{i}:")
         lines += [f"    {line(key, value)}" for key, value in failure.case.raw.items()]

@@ -76,6 +76,11 @@ def says(case: dict, digits: int) -> str:
     return "; ".join(parts + case["problems"])
 
 
+def remedies(case: dict) -> list[str]:
+    """What would mend the mistake that a verdict names, in one sentence or more; none where it names no mistake."""
+    return [case["diagnosis"]["remedy"]] if case["diagnosis"] else []
+
+
 def _short(number: float | str | bool, digits: int) -> str:
     return f"{number:.{digits}g}" if isinstance(number, float) else str(number)
 
@@ -93,7 +98,7 @@ def junit(cases: dict[str, dict], allowed: Collection[str], digits: int) -> str:
             if word != "right":
                 kind = "skipped" if word in allowed else "error" if word == "failed" else "failure"
                 kinds[kind] += 1
-                xml.SubElement(test, kind, type=word, message=says(case, digits))
+                xml.SubElement(test, kind, type=word, message=says(case, digits)).text = " ".join(remedies(case)) or None
         for name, count in (("tests", len(own)), ("failures", kinds["failure"]), ("errors", kinds["error"]), ("skipped", kinds["skipped"])):
             inside.set(name, str(count))
     xml.indent(root)
@@ -110,7 +115,8 @@ def annotations(cases: dict[str, dict], allowed: Collection[str], file: Path | N
         return text
 
     for keys in grouped(faults):
-        word, text = faults[keys[0]]["verdict"], says(faults[keys[0]], digits)
+        first = faults[keys[0]]
+        word, text = first["verdict"], "\n".join([says(first, digits), *remedies(first)])
         title = f"{named(keys)}: {word}"
         place = f"file={escaped(file.as_posix(), ':,')}," if file else ""
         yield f"::error {place}title={escaped(title, ':,')}::{escaped(text or WORDS[word])}\n"

@@ -8,7 +8,7 @@ from worked_attention.referee.bounds.whole import centres
 from worked_attention.referee.conventions import largest_score, others
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.judge import ANY, judge_case
-from worked_attention.referee.outcome import counts, grouped, named, says
+from worked_attention.referee.outcome import counts, grouped, named, remedies, says
 from worked_attention.referee.printed import rounded
 from worked_attention.referee.submissions import Arrays, Sent, Submission
 
@@ -89,13 +89,17 @@ def _judged(case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, s
 def table(verdict: dict, digits: int = 9) -> str:
     """A row for each case (with many, for each that is wrong or could not be judged), the counts, and what else there is to say.
 
-    Cases with the same fault share a row, which shows the first one. digits: significant ones of each number.
+    Cases with the same fault share a row, which shows the first one; what would mend it stands below, where that is known.
+    digits: significant ones of each number.
     """
     cases = verdict["cases"]
     shown = {key: case for key, case in cases.items() if len(cases) <= SHOWN or case["verdict"] not in QUIET}
     groups = grouped(shown)
     firsts = [(keys, cases[keys[0]]) for keys in groups[: 5 * SHOWN]]
-    rows = [["case", "verdict", "says"]] + [[named(keys), case["verdict"], says(case, digits)] for keys, case in firsts]
+    rows = [["case", "verdict", "says"]]
+    for keys, case in firsts:
+        rows.append([named(keys), case["verdict"], says(case, digits)])
+        rows += [["", "", f"to mend it: {remedy}"] for remedy in remedies(case)]
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
     lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}".rstrip() for row in rows if shown]
     lines[1:1] = [f"{'-' * widths[0]}  {'-' * widths[1]}  ----"] * bool(shown)
