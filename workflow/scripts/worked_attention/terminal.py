@@ -29,8 +29,9 @@ class Terminal(logging.Filter):
         super().__init__()
         self.stream, self.ending = stream, ending
         self.began, self.live, self.line = time.time(), stream.isatty(), ""
-        self.failed: list[tuple[str, list[Path], str]] = []
+        self.failed: list[tuple[str, list[Path], str, list[Path]]] = []
         self.jobs: dict[int, str] = {}
+        self.sent: dict[int, list[str]] = {}  # of jobs that a cluster ran as one: the log of that one
         self.status = self.latest = ""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -45,8 +46,13 @@ class Terminal(logging.Filter):
                 if record.rule_name in TALKING:
                     self.draw("")
                     self.live = False
+            case "GROUP_ERROR":
+                self.sent.update({job["jobid"]: record.aux_logs for job in record.job_error_info})
             case "JOB_ERROR":
-                self.failed.append((self.jobs.get(record.jobid, record.rule_name), [Path(log) for log in record.log], self.status))
+                logs = [Path(log) for log in [*record.log, *self.sent.get(record.jobid, [])]]
+                clusters = [log for log in logs if ".snakemake" in log.parts]  # an executor's own, beside those that the rules declare
+                own = [log for log in logs if log not in clusters]
+                self.failed.append((self.jobs.get(record.jobid, record.rule_name), own, self.status, clusters))
             case _ if text.startswith("RuleException:\nCalledProcessError"):
                 self.status = (re.findall(r"died with .*|exit status \d+", text) or ["of itself"])[-1].rstrip(".")
             case _ if text.startswith("Nothing to be done"):
@@ -70,17 +76,30 @@ class Terminal(logging.Filter):
     def failures(self) -> str:
         """What the failed jobs said, each from its log; the first cause comes last, where the eye is."""
         self.draw("")
-        told = []
-        for job, logs, status in reversed(self.failed):
+        told, silent, spoken = [], {}, set()
+        for job, logs, status, clusters in reversed(self.failed):
             written = [log for log in logs if log.is_file() and log.stat().st_mtime >= self.began - 1]
             words = "\n".join(log.read_text("utf-8", "replace") for log in written).strip().splitlines()
             if words:
                 told += [f"{job} failed, says {', '.join(map(str, written))}:", *words[-SHOWN:]]
+                spoken.update(clusters)
+            elif clusters:
+                silent.update({log: [job, *silent.get(log, [])] for log in clusters})
             elif status == "exit status 1":
                 told.append(f"Error: {job} failed before it could open its log; what Python said of it stands above")
             else:
                 told.append(f"Error: {job} was stopped from outside ({status}), perhaps for want of memory")
+        for log, (job, *more) in silent.items():
+            if log not in spoken:
+                told.append(f"Error: the cluster ended its job for {job}{f' and {len(more)} others' if more else ''}; {cause(log)}")
         return "\n".join(told)
+
+
+def cause(log: Path) -> str:
+    """Why a job of the cluster ended: the first error of Slurm in its log (`slurmstepd: error: *** JOB 7 ON node CANCELLED AT …`)."""
+    lines = log.read_text("utf-8", "replace").splitlines() if log.is_file() else []
+    said = [line for line in lines if line.startswith(("slurm", "srun")) and "error:" in line]
+    return f"{log} says: {said[0]}" if said else f"{log} does not say why"
 
 
 def ending(targets: set[str], place: str) -> str:
