@@ -1,4 +1,4 @@
-"""Golden vectors: the files hold the very numbers, ONNX reproduces its tests, and readers in C and JavaScript read and recompute all."""
+"""Golden vectors: the files hold the very numbers, ONNX reproduces its tests, readers in C, JavaScript and Rust recompute all."""
 
 import hashlib
 import json
@@ -17,6 +17,7 @@ from conftest import ROOT, contents, run
 from safetensors import safe_open
 from safetensors.numpy import save
 
+from worked_attention import __version__
 from worked_attention.cases.suites import load_suite
 from worked_attention.command import main
 from worked_attention.files.artifacts import read_json
@@ -67,6 +68,17 @@ def node() -> list[str]:
     if not shutil.which("node"):
         pytest.skip("there is no Node")
     return ["node", str(READERS / "read_golden.mjs")]
+
+
+@pytest.fixture(scope="module")
+def rust(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled reader in Rust."""
+    if not shutil.which("rustc"):
+        pytest.skip("there is no Rust compiler")
+    program = tmp_path_factory.mktemp("rust") / "read_golden"
+    flags = ["--edition", "2021", "-O", "-D", "warnings"]
+    subprocess.run(["rustc", *flags, "-o", program, READERS / "read_golden.rs"], check=True)
+    return program
 
 
 def call(*command: object) -> subprocess.CompletedProcess:
@@ -374,10 +386,119 @@ def test_javascript_reader_refuses_a_bad_manifest(copy: Path, node: list[str], t
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "manifest.json: " in done.stderr
 
 
+# The readers of the one file
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_the_one_file_is_read_and_agrees(exported: dict, node: list[str], rust: Path, suite: str):
+    root, arrays = exported[suite]
+    for done in (call(*node, root / "golden.safetensors"), call(rust, root)):
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert [line.split(":")[0] for line in done.stdout.splitlines()] == list(arrays)
+
+
+@pytest.mark.parametrize("suite", ["handworked", "precision"])  # bfloat16 and float16 are in the second
+def test_c_reads_the_one_file(exported: dict, reader: Path, suite: str):
+    root, arrays = exported[suite]
+    for case in arrays:
+        done = call(reader, root / "golden.safetensors" / case)
+        assert done.returncode == 0 and done.stdout == call(reader, root / "plain" / case).stdout, f"{suite}/{case}: {done.stderr}"
+
+
+def change_one(root: Path, data: bytes) -> None:
+    """Replace the one file, in the manifest too."""
+    manifest = read_json(root / "manifest.json")
+    manifest["tensors"]["sha256"] = hashlib.sha256(data).hexdigest()
+    (root / "golden.safetensors").write_bytes(data)
+    (root / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+
+
+@pytest.mark.parametrize("array", ["weights", "masked", "contexts", "v_heads"])
+def test_a_wrong_number_in_the_one_file_is_noticed(copy: Path, reader: Path, node: list[str], rust: Path, array: str):
+    tensors = read_tensors(copy / "golden.safetensors")
+    tensors[f"two_heads/{array}"][-1, -1, -1] *= 1.001
+    change_one(copy, save(tensors))
+    one = copy / "golden.safetensors"
+    assert call(reader, one / "two_heads").returncode == 1 and call(reader, one / "one_head").returncode == 0
+    for done in (call(*node, one), call(rust, copy)):
+        assert done.returncode == 1 and re.findall(r"^(\w+): .* WRONG$", done.stdout, re.MULTILINE) == ["two_heads"]
+    assert call(*node, one, 10).returncode == call(rust, copy, 10).returncode == call(reader, one / "two_heads", 10).returncode == 0
+
+
+def said_of(data: bytes, old: bytes, new: bytes) -> bytes:
+    """`data` whose header says something else of the scores of two_heads, in as many bytes."""
+    length = int.from_bytes(data[:8], "little")
+    header = re.sub(rb'("two_heads/masked":\{[^}]*)' + old, rb"\g<1>" + new, data[8 : 8 + length]).ljust(length)
+    assert len(header) == length
+    return data[:8] + header + data[8 + length :]
+
+
+DAMAGES_OF_ONE = {
+    "empty": lambda data: b"",
+    "in the length": lambda data: data[:5],
+    "in the header": lambda data: data[:40],
+    "in the numbers": lambda data: data[: 12 + int.from_bytes(data[:8], "little")],
+    "length beyond the file": lambda data: b"\xff" * 8 + data[8:],
+    "header of other bytes": lambda data: data[:8] + bytes(len(data) - 8),
+    "another type": lambda data: said_of(data, b"F64", b"I64"),
+    "other shape": lambda data: said_of(data, rb"\[2,3,3\]", b"[2,3,4]"),
+    "huge shape": lambda data: said_of(data, rb"\[2,3,3\]", b"[9e9,3]"),
+    "negative shape": lambda data: said_of(data, rb"\[2,3,3\]", b"[-2,-9]"),
+    "another place": lambda data: said_of(data, rb'"data_offsets":\[\d', b'"data_offsets":[-'),
+    "beyond the end": lambda data: said_of(data, rb'"data_offsets":\[\d', b'"data_offsets":[9'),
+    "no place": lambda data: said_of(data, b"data_offsets", b"data_ofsfets"),
+    "another name": lambda data: said_of(data, b"", b"").replace(b"two_heads/masked", b"two_heads/maksed"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES_OF_ONE.values(), ids=DAMAGES_OF_ONE)
+def test_readers_say_in_one_line_that_the_one_file_is_damaged(copy: Path, reader: Path, node: list[str], rust: Path, damage):
+    whole = (copy / "golden.safetensors").read_bytes()
+    assert damage(whole) != whole
+    change_one(copy, damage(whole))
+    for done in (call(reader, copy / "golden.safetensors" / "two_heads"), call(*node, copy / "golden.safetensors"), call(rust, copy)):
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert len(done.stderr.splitlines()) == 1 and re.search(r"golden\.safetensors|masked", done.stderr), done.stderr
+
+
+def test_a_set_that_is_not_whole_is_noticed(copy: Path, node: list[str]):
+    """By the manifest's sha256, and by SHA256SUMS; who reads without a hash has the second."""
+    data = bytearray((copy / "golden.safetensors").read_bytes())
+    data[-2] ^= 0x10
+    (copy / "golden.safetensors").write_bytes(data)
+    done = call(*node, copy / "golden.safetensors")
+    assert done.returncode == 2 and done.stderr == "golden.safetensors: its sha256 is not the manifest's\n"
+    done = subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=copy, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == "golden.safetensors: FAILED\n"
+
+
+def test_a_set_says_who_made_it(exported: dict):
+    root, _ = exported["handworked"]
+    assert read_json(root / "manifest.json")["made_by"] == f"worked-attention {__version__}"
+    with safe_open(root / "golden.safetensors", "np") as file:
+        assert file.metadata() == {"made_by": f"worked-attention {__version__}"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 1, "cases": {"a": {}}}', "[" * 100_000])
+def test_rust_reader_refuses_a_bad_manifest(copy: Path, rust: Path, text: str):
+    (copy / "manifest.json").write_text(text, "utf-8")
+    done = call(rust, copy)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+
+
 def test_c_reader_survives_random_damage(copy: Path, reader: Path):
     random.seed(1)
     folder = copy / "plain" / "two_heads"
-    for _ in range(100):
+    for _ in range(50):
+        damaged = bytearray((copy / "golden.safetensors").read_bytes())
+        for _ in range(random.choice([1, 2, 5])):
+            damaged[random.randrange(4000)] = random.randrange(256)
+        (folder / "golden.safetensors").write_bytes(damaged)
+        (folder / "plain" / "two_heads").mkdir(parents=True, exist_ok=True)
+        shutil.copy(folder / "case.json", folder / "plain" / "two_heads")
+        done = call(reader, folder / "golden.safetensors" / "two_heads")
+        assert done.returncode in (0, 1, 2) and len(done.stderr.splitlines()) <= 1
+    for _ in range(50):
         name = random.choice(["masked", "weights", "contexts", "v_heads"])
         data = original(copy, name)
         damaged = bytearray(data)

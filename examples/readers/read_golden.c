@@ -1,7 +1,8 @@
 /* Reads one exported case and computes two of its stages again: weights from masked scores, contexts from weights and values.
 
    cc -std=c99 -O2 -o read_golden read_golden.c -lm
-   ./read_golden results/export/SUITE/plain/CASE [TOLERANCE]
+   ./read_golden results/export/SUITE/plain/CASE [TOLERANCE]                    reads the .npy files of the case
+   ./read_golden results/export/SUITE/golden.safetensors/CASE [TOLERANCE]       reads its arrays in that one file
 
    Exit status: 0 if all agree within the tolerance (by default the one that case.json states), 1 if not,
    2 if a file is missing or damaged. */
@@ -22,7 +23,10 @@ typedef struct {
     double *values; /* whatever the type, as doubles; NULL if there is no such file */
 } Array;
 
-static const char *folder;
+static const char *folder;      /* of case.json, and of the .npy files */
+static unsigned char *tensors;  /* the bytes of golden.safetensors; NULL where the .npy files are read */
+static size_t tensors_size;
+static const char *tensors_case;
 
 static void damaged(const char *name, const char *what) {
     fprintf(stderr, "%s/%s: %s\n", folder, name, what);
@@ -68,7 +72,63 @@ static double number(const unsigned char *bytes, const char *descr) {
     return value;
 }
 
+/* Reads "2, 3" into the shape of an array that has `room` numbers at most. Returns what follows. */
+static const char *read_shape(const char *at, Array *array, size_t room, const char *name) {
+    while (*at >= '0' && *at <= '9') {
+        char *end;
+        unsigned long long n = strtoull(at, &end, 10);
+        if (array->axes == MOST_AXES || n == 0 || n > room / array->size) damaged(name, "does not hold as many numbers as its shape says");
+        array->shape[array->axes++] = (size_t)n;
+        array->size *= (size_t)n;
+        at = end + strspn(end, ", ");
+    }
+    return at;
+}
+
+static void read_numbers(Array *array, const unsigned char *bytes, size_t size, const char *name) {
+    size_t width = (size_t)(array->descr[2] - '0');
+    if (array->size * width != size) damaged(name, "does not hold as many numbers as its shape says");
+    array->values = malloc(array->size * sizeof *array->values);
+    if (!array->values) damaged(name, "is too large for the memory");
+    for (size_t i = 0; i < array->size; i++) array->values[i] = number(bytes + i * width, array->descr);
+}
+
+/* golden.safetensors has the length of its header in 8 bytes, the header in JSON without spaces, and the numbers. Of the header, what is
+   needed is looked up as text, for names are plain: "CASE/masked":{"dtype":"F64","shape":[2,3,3],"data_offsets":[0,144]} */
+static Array read_tensor(const char *name) {
+    static const char *const types[][2] = {{"F64", "<f8"}, {"F32", "<f4"}, {"F16", "<f2"}, {"BF16", "<u2"}, {"BOOL", "|b1"}};
+    Array array = {"", 0, {0}, 1, NULL};
+    size_t length = 0, from = 0, to = 0;
+    for (int i = 7; i >= 0; i--) length = length << 8 | tensors[i];
+    if (length > tensors_size - 8) damaged(name, "golden.safetensors is cut short in its header");
+    char key[4200];
+    snprintf(key, sizeof key, "\"%s/%.*s\":{\"dtype\":\"", tensors_case, (int)strcspn(name, "."), name);
+    char *header = malloc(length + 1);
+    if (!header) damaged(name, "is too large for the memory");
+    memcpy(header, tensors + 8, length);
+    header[length] = 0;
+    const char *at = strstr(header, key);
+    if (at) {
+        at += strlen(key);
+        for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+            if (strcspn(at, "\"") == strlen(types[i][0]) && !strncmp(at, types[i][0], strlen(types[i][0]))) strcpy(array.descr, types[i][1]);
+        if (!*array.descr) damaged(name, "holds numbers of a type not read here");
+        at = strstr(at, "\"shape\":[");
+        if (at) at = read_shape(at + 9, &array, tensors_size, name);
+        const char *places = "],\"data_offsets\":[";
+        if (!at || strncmp(at, places, strlen(places))) damaged(name, "has no shape or no place in golden.safetensors");
+        char *comma;
+        from = strtoull(at + strlen(places), &comma, 10);
+        to = strtoull(comma + (*comma == ','), NULL, 10);
+        if (from > to || to > tensors_size - 8 - length) damaged(name, "does not hold as many numbers as its shape says");
+        read_numbers(&array, tensors + 8 + length + from, to - from, name);
+    }
+    free(header);
+    return array;
+}
+
 static Array read_array(const char *name) {
+    if (tensors) return read_tensor(name);
     Array array = {"", 0, {0}, 1, NULL};
     size_t size;
     unsigned char *bytes = read_file(name, &size);
@@ -83,19 +143,8 @@ static Array read_array(const char *name) {
     if (!descr || !shape || !strstr(header, "'fortran_order': False")) damaged(name, "has a header without descr, shape or C order");
     memcpy(array.descr, descr + 10, 3);
     if (!strstr("<f8 <f4 <f2 <u2 |b1", array.descr) || strlen(array.descr) != 3) damaged(name, "holds numbers of a type not read here");
-    size_t width = (size_t)(array.descr[2] - '0'), room = (size - start) / width;
-    for (const char *at = shape + 10; *at >= '0' && *at <= '9'; at += strspn(at, ", ")) {
-        char *end;
-        unsigned long long n = strtoull(at, &end, 10);
-        if (array.axes == MOST_AXES || n == 0 || n > room / array.size) damaged(name, "does not hold as many numbers as its shape says");
-        array.shape[array.axes++] = (size_t)n;
-        array.size *= (size_t)n;
-        at = end;
-    }
-    if (array.size * width != size - start) damaged(name, "does not hold as many numbers as its shape says");
-    array.values = malloc(array.size * sizeof *array.values);
-    if (!array.values) damaged(name, "is too large for the memory");
-    for (size_t i = 0; i < array.size; i++) array.values[i] = number(bytes + start + i * width, array.descr);
+    read_shape(shape + 10, &array, size - start, name);
+    read_numbers(&array, bytes + start, size - start, name);
     free(bytes);
     return array;
 }
@@ -146,6 +195,17 @@ int main(int count, char **words) {
         return 2;
     }
     folder = words[1];
+    const char *one = strstr(words[1], "/golden.safetensors/");
+    if (one) { /* the options of the case stand in plain/CASE/case.json beside that file */
+        static char place[4096];
+        folder = place;
+        if (snprintf(place, sizeof place, "%.*s", (int)(one - words[1]), words[1]) >= (int)sizeof place) damaged(words[1], "the path is too long");
+        tensors_case = one + strlen("/golden.safetensors/");
+        tensors = read_file("golden.safetensors", &tensors_size);
+        if (!tensors || tensors_size < 8) damaged("golden.safetensors", tensors ? "is cut short in its header" : "is missing");
+        if (snprintf(place, sizeof place, "%.*s/plain/%s", (int)(one - words[1]), words[1], tensors_case) >= (int)sizeof place)
+            damaged(words[1], "the path is too long");
+    }
     size_t size;
     char *options = (char *)read_file("case.json", &size); /* what is needed of it is looked up as text */
     if (!options) damaged("case.json", "is missing");

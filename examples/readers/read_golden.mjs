@@ -1,13 +1,14 @@
 // Reads an exported suite and computes two stages of each case again: weights from masked scores, contexts from weights and values.
 //
-//   node read_golden.mjs results/export/SUITE [TOLERANCE]
+//   node read_golden.mjs results/export/SUITE [TOLERANCE]                      reads the .npy files
+//   node read_golden.mjs results/export/SUITE/golden.safetensors [TOLERANCE]   reads that one file
 //
 // Exit status: 0 if all agree within the tolerance (by default the one that the manifest states), 1 if not,
 // 2 if a file is missing or damaged.
 
 import { createHash } from "node:crypto";
 import { readFileSync, realpathSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 class Damaged extends Error {}
@@ -51,6 +52,7 @@ export function parseNpy(bytes, name) {
   return { shape, values: Float64Array.from({ length: size }, (_, i) => number(view, i * width)) };
 }
 
+const TENSORS_FILE = "golden.safetensors";
 const TENSORS = { F64: "<f8", F32: "<f4", F16: "<f2", BF16: "<u2", BOOL: "|b1" };
 
 // Map from name to {shape, values} of the bytes of a .safetensors file, with every number as a double.
@@ -58,34 +60,59 @@ export function parseSafetensors(bytes, name) {
   check(bytes.length >= 8, `${name}: is not a .safetensors file`);
   const start = 8 + Number(bytes.readBigUInt64LE(0));
   check(start <= bytes.length, `${name}: is cut short in its header`);
-  const { __metadata__, ...tensors } = JSON.parse(bytes.toString("utf8", 8, start));
+  let header;
+  try {
+    header = JSON.parse(bytes.toString("utf8", 8, start));
+  } catch {
+    throw new Damaged(`${name}: has a header that is no JSON`);
+  }
+  const { __metadata__, ...tensors } = header;
   const view = new DataView(bytes.buffer, bytes.byteOffset + start, bytes.length - start);
   return new Map(
-    Object.entries(tensors).map(([tensor, { dtype, shape, data_offsets: [from, to] }]) => {
+    Object.entries(tensors).map(([tensor, { dtype, shape, data_offsets }]) => {
+      check(Array.isArray(shape) && Array.isArray(data_offsets), `${name}: ${tensor} says no shape or no place`);
+      const [from, to] = data_offsets;
       check(TENSORS[dtype], `${name}: ${tensor} holds numbers of a type not read here`);
       const [width, number] = TYPES[TENSORS[dtype]];
       const size = shape.reduce((a, b) => a * b, 1);
-      check(to - from === size * width && to <= view.byteLength, `${name}: ${tensor} does not hold as many numbers as its shape says`);
+      check(from >= 0 && to - from === size * width && to <= view.byteLength, `${name}: ${tensor} does not hold as many numbers as its shape says`);
       return [tensor, { shape, values: Float64Array.from({ length: size }, (_, i) => number(view, from + i * width)) }];
     }),
   );
 }
 
-// The array `name` of a case, or undefined if the case has none; it is the one that the manifest means.
-function read(root, entry, name) {
-  const said = entry.arrays[name];
-  if (said === undefined) return undefined;
-  check(/^plain\/[a-z0-9_]+\/[a-z0-9_]+\.npy$/.test(said.file), `manifest.json: ${JSON.stringify(said.file)} is no file of an export`);
-  let bytes;
+// The bytes of a file of an export.
+function readBytes(root, file) {
   try {
-    bytes = readFileSync(join(root, said.file));
+    return readFileSync(join(root, file));
   } catch (error) {
-    throw new Damaged(`${said.file}: cannot be read (${error.code})`);
+    throw new Damaged(`${file}: cannot be read (${error.code})`);
   }
-  const array = parseNpy(bytes, said.file);
+}
+
+function whole(bytes, said) {
   check(createHash("sha256").update(bytes).digest("hex") === said.sha256, `${said.file}: its sha256 is not the manifest's`);
-  check(String(array.shape) === String(said.shape), `${said.file}: its shape is not the manifest's`);
+}
+
+// The array that the manifest says of, from its .npy file.
+function readNpy(root, said) {
+  check(/^plain\/[a-z0-9_]+\/[a-z0-9_]+\.npy$/.test(said.file), `manifest.json: ${JSON.stringify(said.file)} is no file of an export`);
+  const bytes = readBytes(root, said.file);
+  const array = parseNpy(bytes, said.file);
+  whole(bytes, said);
   return array;
+}
+
+// All arrays of a case by name, as the manifest says of them; from `tensors`, or from their own files if it is undefined.
+function arraysOf(root, name, entry, tensors) {
+  const found = {};
+  for (const [array, said] of Object.entries(entry.arrays)) {
+    const file = tensors ? `${TENSORS_FILE}: ${name}/${array}` : said.file;
+    found[array] = tensors ? tensors.get(`${name}/${array}`) : readNpy(root, said);
+    check(found[array], `${file}: is missing`);
+    check(String(found[array].shape) === String(said.shape), `${file}: its shape is not the manifest's`);
+  }
+  return found;
 }
 
 // One row: exp(score - largest) / sum, where a sink joins the sum alone (-Infinity is none); `empty` is for rows without a key.
@@ -148,12 +175,20 @@ function difference(ours, array) {
   return worst / largest;
 }
 
-function main(root, given) {
+function main(place, given) {
+  const one = place.endsWith(TENSORS_FILE);
+  const root = one ? dirname(place) : place;
   const manifest = JSON.parse(readFileSync(join(root, "manifest.json"), "utf8"));
   check(manifest.format === 1, `manifest.json: has format ${JSON.stringify(manifest.format)}; this program reads format 1`);
+  let tensors;
+  if (one) {
+    const bytes = readBytes(root, TENSORS_FILE);
+    tensors = parseSafetensors(bytes, TENSORS_FILE);
+    whole(bytes, manifest.tensors);
+  }
   let wrong = false;
   for (const [name, entry] of Object.entries(manifest.cases)) {
-    const arrays = Object.fromEntries(Object.keys(entry.arrays).map((array) => [array, read(root, entry, array)]));
+    const arrays = arraysOf(root, name, entry, tensors);
     const { masked, weights, contexts } = arrays;
     let worst = difference(weightsOf(masked, arrays.sinks, entry.options), weights);
     const values = arrays.v_extended ?? arrays.present_v ?? arrays.v_heads;
@@ -166,13 +201,13 @@ function main(root, given) {
 }
 
 if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) { // run, and not imported by another program
-  const [root, tolerance] = process.argv.slice(2);
+  const [place, tolerance] = process.argv.slice(2);
   try {
-    check(root !== undefined, "usage: node read_golden.mjs EXPORT_FOLDER [TOLERANCE]");
-    process.exitCode = main(root, tolerance === undefined ? undefined : Number(tolerance));
+    check(place !== undefined, "usage: node read_golden.mjs EXPORT_FOLDER [TOLERANCE]");
+    process.exitCode = main(place, tolerance === undefined ? undefined : Number(tolerance));
   } catch (error) {
     const known = error instanceof Damaged;
-    console.error(known ? error.message : `${root}/manifest.json: is missing or damaged (${error.message.split("\n")[0]})`);
+    console.error(known ? error.message : `manifest.json: of ${place} is missing or damaged (${error.message.split("\n")[0]})`);
     process.exitCode = 2;
   }
 }
