@@ -8,8 +8,9 @@ Every shipped case at its own size, and cases of normal numbers at 8, 64 and 512
 float16; the output alone is sent, or all arrays. Truth starts from inputs that are already rounded. Spoiled: the answers in `SPOILS`, but
 where one differs nowhere by more than one unit in the last place of the largest element from the right answer, or from the evaluation
 that is spoiled. Mistakes: those of the library that move an array by more than 5 % of its largest element, in every case; at 64 and 512
-tokens each in the first case that shows it. Honest: our stages with what each contract stores in half; attention written in other ways
-(below), and the kernels of torch, JAX and ONNX Runtime, where they are installed and agree on what a query without keys becomes.
+tokens each in the first case that shows it; weights rounded to half are none where everything is. Honest: our stages with what each
+contract stores in half; attention written in other ways (below), and the kernels of torch, JAX and ONNX Runtime, where they are
+installed and agree on what a query without keys becomes.
 """
 
 import sys
@@ -384,7 +385,7 @@ def count_mistakes(case: dict, given: Arrays, dtype: np.dtype, counts: Counter, 
     """Verdicts on `known` mistakes that move what is sent by more than MOVED, by (what is sent, verdict); returns which ones do."""
     wide, _, right = exactly(case, given, dtype)
     alone, found = Judge(case, given, {}), set()
-    for mistake in [mistake for name, mistake in LIBRARY.items() if name in known]:
+    for mistake in [LIBRARY[name] for name in LIBRARY if name in known and LIBRARY[name].applies({**wide, "dtype": dtype.name})]:
         made = by_mistake(wide, right, mistake) or {}
         output = {name: made[name] for name in ("output",) if name in made}
         others = {name: array for name, array in made.items() if name != "output"}
