@@ -34,9 +34,12 @@ from worked_attention.referee.evidence import GRAIN, difference, largest_of, sou
 from worked_attention.referee.judge import ANY, Trials, judge_case, widened  # noqa: E402
 from worked_attention.referee.mistakes.library import LIBRARY  # noqa: E402
 from worked_attention.referee.power import by_mistake  # noqa: E402
+from worked_attention.referee.report import case_verdict  # noqa: E402
+from worked_attention.referee.submissions import Sent  # noqa: E402
 from worked_attention.references.registry import LIBRARIES, adapter, present  # noqa: E402
 from worked_attention.stages import contexts, outputs, parameters  # noqa: E402
 from worked_attention.stages.catalogue import CATALOGUE, STAGES  # noqa: E402
+from worked_attention.stages.dtypes import DTYPES  # noqa: E402
 from worked_attention.stages.masks import fill_value  # noqa: E402
 from worked_attention.stages.precision import bfloat16  # noqa: E402
 from worked_attention.stages.projections import latest  # noqa: E402
@@ -166,6 +169,7 @@ def exactly(case: dict, given: Arrays, dtype: np.dtype) -> tuple[dict, Arrays, A
 
 
 def sent_as(dtype: np.dtype, arrays: Arrays) -> Arrays:
+    """The arrays rounded to `dtype`, as somebody sends them."""
     with np.errstate(over="ignore"):
         return {name: array if array.dtype == bool else array.astype(dtype) for name, array in arrays.items()}
 
@@ -281,8 +285,12 @@ def kernels(case: dict, given: Arrays, dtype: np.dtype, empty: bool) -> Iterator
 def honest(case: dict, given: Arrays, dtype: np.dtype) -> Iterator[tuple[str, Arrays]]:
     """(name, arrays in `dtype`) of every honest evaluation of the case."""
     wide, rounded, exact = exactly(case, given, dtype)
-    for name in CONTRACTS:
-        yield f"our stages, {name}", sent_as(dtype, in_stages(wide, rounded, dtype, CONTRACTS[name]))
+    float_scores = DTYPES[case["dtype"]].half and not DTYPES[case["precision"]["scores"]].half  # the case says so
+    scores = set(case["arrays"]["scores"]) if float_scores else set()
+    for name, kept in CONTRACTS.items():
+        if not scores & kept:
+            made = in_stages(wide, rounded, dtype, kept)
+            yield f"our stages, {name}", sent_as(dtype, made) | {key: made[key] for key in scores}
     for name, arrays in written(wide, rounded, dtype):
         yield name, sent_as(dtype, arrays)
     if case["dtype"] in ("float64", "float32") and not case["spelled"]:
@@ -345,6 +353,8 @@ def count_honest(case: dict, given: Arrays, dtype: np.dtype, counts: Counter) ->
         words = [alone.verdict(arrays["output"])] if "output" in arrays else []
         if others := {key: array for key, array in arrays.items() if key != "output"}:
             words.append(Judge(case, given, others).verdict(arrays.get("output")))
+        if "wrong" in words and case_verdict(case, given, Sent(arrays), {}, None)["verdict"] == "convention":
+            words = ["convention"]
         for word in words:
             counts[name, word] += 1
         if "wrong" in words:
@@ -383,14 +393,16 @@ def moved(made: Arrays, right: Arrays) -> float:
 
 def count_mistakes(case: dict, given: Arrays, dtype: np.dtype, counts: Counter, known: frozenset[str] = ALL) -> set[str]:
     """Verdicts on `known` mistakes that move what is sent by more than MOVED, by (what is sent, verdict); returns which ones do."""
-    wide, _, right = exactly(case, given, dtype)
+    wide, rounded, right = exactly(case, given, dtype)
+    with np.errstate(all="ignore"):  # a fill that `dtype` does not hold is infinite there, or what it is for who computes wide
+        unrounded = from_parameters(wide | {"mask": wide["mask"] | {"fill": case["mask"]["fill"]}}, rounded)
     alone, found = Judge(case, given, {}), set()
     for mistake in [LIBRARY[name] for name in LIBRARY if name in known and LIBRARY[name].applies({**wide, "dtype": dtype.name})]:
         made = by_mistake(wide, right, mistake) or {}
         output = {name: made[name] for name in ("output",) if name in made}
         others = {name: array for name, array in made.items() if name != "output"}
         for part, sent, judge in (("output", output, alone), ("all", made, Judge(case, given, sent_as(dtype, others)))):
-            if sent and moved(sent, right) > MOVED:
+            if sent and min(moved(sent, right), moved(sent, unrounded)) > MOVED:
                 found.add(mistake.name)
                 word = judge.verdict(sent_as(dtype, output).get("output"))
                 counts[part, word] += 1
@@ -401,7 +413,7 @@ def count_mistakes(case: dict, given: Arrays, dtype: np.dtype, counts: Counter, 
 
 def table(title: str, counts: Counter) -> str:
     """Counts by row and verdict as Markdown."""
-    words = [word for word in ("right", "undecided", "wrong", "is the right answer") if any(key[1] == word for key in counts)]
+    words = [word for word in ("right", "convention", "undecided", "wrong", "is the right answer") if any(key[1] == word for key in counts)]
     rows = list(dict.fromkeys(row for row, _ in counts))
     lines = [f"| {title} | {' | '.join(words)} |", f"|---|{'---|' * len(words)}"]
     lines += [f"| {row} | {' | '.join(str(counts[row, word]) for word in words)} |" for row in rows]

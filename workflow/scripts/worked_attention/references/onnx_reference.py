@@ -13,6 +13,8 @@ def supports(case: dict) -> str | None:
     """What the operator supports; its scale, the root of it and its softcap are float32, which a float64 case must not notice."""
     if reason := onnx_operator.supports(case):
         return reason
+    if case["qk_norm"] and case["qk_norm"]["zero_vector"] == "nan" and "keep" in case["shapes"]:
+        return "adds the mask, and so keeps a NaN that is blocked"
     scale, cap = case["scale_factor"], case["softcap"] or 0.0
     if case["dtype"] == "float64" and case["scale"] != "1/sqrt(d_k)" and float(np.sqrt(np.float32(scale))) ** 2 != scale:
         return "takes the root of the scale in float32"
