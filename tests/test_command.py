@@ -253,6 +253,22 @@ def test_a_suite_that_cannot_tell_says_so(tmp_path: Path):
     assert done.exit_code == 1 and "Warning" not in done.stderr
 
 
+def test_large_cases_are_not_tried_in_passing(tmp_path: Path):
+    """They are said to be left out, alone or beside small ones, and cost no more than what is judged."""
+    kernel, suite = tmp_path / "kernel.py", tmp_path / "own.yaml"
+    kernel.write_text(MEAN, "utf-8")
+    numbers = ", ".join(f"{name}: {{normal: {{seed: {i}}}}}" for i, name in enumerate(("x", "w_q", "w_k", "w_v")))
+    large = f"  large: {{heads: 1, sizes: {{Lq: 1, d_model: 600}}, parameters: {{{numbers}}}}}\n"
+    suite.write_text(f"cases:\n{large}", "utf-8")
+    done = command("judge", kernel, "--suite", suite)
+    assert done.exit_code == 0 and done.stderr == (
+        "own: is too large to tell in passing which known mistakes it would notice; `worked-attention power` does\n"
+    )
+    suite.write_text(ALIKE + large, "utf-8")
+    done = command("judge", kernel, "--suite", suite)
+    assert re.search(r"Warning: own: .* known mistakes that can be made in them \(1 large ones were not tried\)", done.stderr)
+
+
 def test_the_power_of_own_cases(tmp_path: Path):
     found = {}
     for name, text in {"alike": ALIKE, "telling": TELLING}.items():

@@ -2,6 +2,8 @@
 
 import io
 import sys
+from collections.abc import Iterable
+from itertools import accumulate
 from pathlib import Path
 
 import click
@@ -23,6 +25,7 @@ from worked_attention.stages.catalogue import CATALOGUE
 from worked_attention.stages.dtypes import DTYPES
 from worked_attention.stages.whole import from_parameters
 
+TRIED = 4_000_000  # bytes of arrays of those cases of which `judge` looks in passing how much they would notice
 SHOWN = 64  # elements of the arrays that `show` prints
 suites_option = click.option("--suite", "suites", multiple=True, metavar="NAME", help="A shipped suite, or a .yaml file of your own.")
 cases_option = click.option("--case", "cases", multiple=True, metavar="GLOB", help="suite/case, such as 'masks/*'.")
@@ -117,18 +120,33 @@ def judge(path, suites, cases, contract, decimals, allow, junit_file, json_file,
         raise click.ClickException(f"{printable(str(path))}: {against}")  # ends with 1
 
 
-def computed(found: Chosen, suite: str) -> list[tuple[dict, dict[str, np.ndarray]]]:
-    """The cases of a suite that are meant, each with all its arrays."""
-    return [(case, from_parameters(case, given(found, suite, case))) for case in found.suites[suite]["cases"].values()]
+def computed(found: Chosen, suite: str, cases: Iterable[dict] | None = None) -> list[tuple[dict, dict[str, np.ndarray]]]:
+    """The cases of a suite that are meant, or these `cases` of them, each with all its arrays."""
+    wanted = found.suites[suite]["cases"].values() if cases is None else cases
+    return [(case, from_parameters(case, given(found, suite, case))) for case in wanted]
+
+
+def smallest(cases: Iterable[dict]) -> list[dict]:
+    """As many of the cases, the smallest first, as have arrays of TRIED bytes together."""
+    sizes = sorted(((sum(case["bytes"].values()), case) for case in cases), key=lambda pair: pair[0])
+    return [case for (_, case), total in zip(sizes, accumulate(size for size, _ in sizes), strict=True) if total <= TRIED]
 
 
 def warn_of_what_tells_little(found: Chosen, suite: str) -> None:
     """Say so where the cases of somebody's own suite would let most known mistakes pass."""
-    told = noticed(computed(found, suite), WAYS["output"], HALF)
+    cases = found.suites[suite]["cases"].values()
+    tried = smallest(cases)
+    large = len(cases) - len(tried)
+    told = noticed(computed(found, suite, tried), WAYS["output"], HALF)
     count = sum(told.values())
     if count < HALF * len(told):
         said = f"{suite}: an output that is right here shows little, for these cases would notice {count} of the {len(told)} known mistakes"
-        click.echo(f"Warning: {said} that can be made in them; see `worked-attention power`", err=True)
+        beside = f" ({large} large ones were not tried)" * bool(large)
+        click.echo(f"Warning: {said} that can be made in them{beside}; see `worked-attention power`", err=True)
+    elif not tried:
+        click.echo(
+            f"{suite}: is too large to tell in passing which known mistakes it would notice; `worked-attention power` does", err=True
+        )
 
 
 def write(path: Path, how) -> None:
