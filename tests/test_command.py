@@ -47,6 +47,7 @@ def command(*args: object) -> Result:
         ([RIGHT, "--suite", "nowhere.yaml"], 2, "nowhere.yaml"),
         ([RIGHT, "--case", "two_heads"], 2, "case two_heads: should be suite/case"),
         ([RIGHT, "--case", "handworked/two_head"], 2, "there is no such case; did you mean handworked/two_heads?"),
+        ([RIGHT, "--suite", "heads", "--case", "handworked/*"], 2, "case handworked/*: is in no suite that is asked for (heads); add"),
         ([RIGHT, "--suite", "handworked", "--contract", "float8"], 2, "float8"),
         ([RIGHT, "--suite", "handworked", "--json", WRONG / "no.json"], 2, "no.json: cannot be written (Not a directory)"),
     ],

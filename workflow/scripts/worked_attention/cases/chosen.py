@@ -49,6 +49,8 @@ def chosen(suites: Sequence[str], globs: Sequence[str]) -> Chosen:
     keys = [f"{suite}/{case}" for suite, content in loaded.items() for case in content["cases"]]
     for glob in globs:
         if not any(fnmatchcase(key, glob) for key in keys):
+            if any(fnmatchcase(suite, glob.partition("/")[0]) for suite in known if suite not in loaded):
+                raise ValueError(f"case {short(glob)}: is in no suite that is asked for ({', '.join(loaded)}); add its suite, or name none")
             raise ValueError(f"case {short(glob)}: there is no such case{did_you_mean(glob, keys or known)}")
     meant = {key for key in keys if not globs or any(fnmatchcase(key, glob) for glob in globs)}
     for suite, content in loaded.items():
