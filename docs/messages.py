@@ -20,7 +20,7 @@ from worked_attention.pages.language import CATALOGUES  # noqa: E402
 from worked_attention.stages.catalogue import CATALOGUE  # noqa: E402
 
 SCRIPTS, TEMPLATES = ROOT / "workflow" / "scripts", ROOT / "workflow" / "report"
-ROOMS = ("pages", "worksheets")
+ROOMS = ("archives", "pages", "worksheets")
 SOURCES = [path for room in ROOMS for path in SCRIPTS.glob(f"worked_attention/{room}/*.py")]
 SOURCES += [SCRIPTS / "front_page.py", *TEMPLATES.glob("*.jinja2")]
 KEYWORDS = {"_": None, "N_": None, "ngettext": (1, 2), "gettext": None}  # the last is what a trans block says

@@ -19,7 +19,7 @@ from worked_attention.files.artifacts import write_json
 from worked_attention.files.environment import VARIABLES, describe, git_state, installed, libraries, variables, without_paths
 
 LOCK = ROOT / "envs" / "requirements.txt"
-NO_GIT = {"commit": None, "dirty": None}
+NO_GIT = {"commit": None, "code_dirty": None}
 
 
 @pytest.fixture(scope="module")
@@ -106,20 +106,20 @@ def test_git_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert git_state(tmp_path) == NO_GIT
     git("init")
-    assert git_state(tmp_path) == {"commit": None, "dirty": False}
+    assert git_state(tmp_path) == {"commit": None, "code_dirty": False}
     (tmp_path / "file").write_text("1", "utf-8")
-    assert git_state(tmp_path) == {"commit": None, "dirty": False}  # nothing that git knows
+    assert git_state(tmp_path) == {"commit": None, "code_dirty": False}  # nothing that git knows
     git("add", "file")
-    assert git_state(tmp_path) == {"commit": None, "dirty": True}
+    assert git_state(tmp_path) == {"commit": None, "code_dirty": True}
     git("commit", "-m", "first")
-    assert git_state(tmp_path) == {"commit": git("rev-parse", "HEAD"), "dirty": False}
+    assert git_state(tmp_path) == {"commit": git("rev-parse", "HEAD"), "code_dirty": False}
     (tmp_path / "file").write_text("2", "utf-8")
-    assert git_state(tmp_path)["dirty"] is True
+    assert git_state(tmp_path)["code_dirty"] is True
     git("commit", "-a", "-m", "second")
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "suite").write_text("1", "utf-8")
     git("add", "config")
-    assert git_state(tmp_path)["dirty"] is False
+    assert git_state(tmp_path)["code_dirty"] is False
     inner = tmp_path / "inner"
     inner.mkdir()
     assert git_state(inner) == NO_GIT  # somebody else's checkout around the project is not the project's

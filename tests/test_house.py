@@ -256,7 +256,7 @@ def test_examples_of_the_guide_load(example: str, tmp_path: Path):
         assert load_config(path, {})
 
 
-ON_THE_COMMAND_LINE = {"archive", "keep_going", "submission", "contract", "digits", "case", "sheets", "answers"}
+ON_THE_COMMAND_LINE = {"archive", "archives", "keep_going", "submission", "contract", "digits", "case", "sheets", "answers"}
 
 
 def test_shipped_config_says_every_default():
@@ -325,6 +325,7 @@ LEARNS_FROM = {  # which rooms of the package a room may import; none runs back
     "stages": set(),
     "cases": {"stages"},
     "files": {"stages"},
+    "archives": {"cases", "files", "pages", "referee", "stages"},
     "references": {"stages"},
     "drawing": set(),
     "referee": {"cases", "stages"},

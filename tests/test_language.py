@@ -22,11 +22,14 @@ from conftest import ROOT, run
 from shipped import shipped
 from test_pages import ENVIRONMENT, TEMPLATE, Text, front_of, page_of, suite_of, work_of
 
+from worked_attention.archives.causes import CAUSES
+from worked_attention.archives.page import page
 from worked_attention.cases.strict_yaml import Problems
 from worked_attention.pages import case_page, verdicts
 from worked_attention.pages import language as spoken
 from worked_attention.pages.language import CATALOGUES, languages
 from worked_attention.pages.render import renderer
+from worked_attention.pages.verdicts import REPEATED
 from worked_attention.plan import Plan
 from worked_attention.referee.outcome import WORDS
 from worked_attention.stages.catalogue import CATALOGUE
@@ -301,6 +304,25 @@ def judge_page() -> str:
     return renderer(str(TEMPLATE.with_name("judge.html.jinja2")))(verdict=VERDICT, words=WORDS)
 
 
+REPORT = {
+    "sides": ["mine.zip", "here"],
+    "archives": {
+        "mine.zip": {"digest": "0123", "commit": "4567", "damage": ["qwer"]},
+        "yours.zip": {"digest": "", "commit": None, "damage": []},
+    },
+    "counts": {word: i for i, word in enumerate(REPEATED, 1)},
+    "environments": [{"what": what, "said": {"mine.zip": "1", "here": "2"}} for what in CAUSES],
+    "notes": ["qwer"],
+    "files": ["looks.json"],
+}
+REPORT["cases"] = {f"handworked/{i}": {"weights/weights": {"verdict": w, "reason": "qwer", "max_abs": 0.5}} for i, w in enumerate(REPEATED)}
+REPORT["cases"]["handworked/1"]["weights/weights"] = {"verdict": "within", "max_abs": 1e-16, "gate": 1e-15, "evidence": "typical"}
+
+
+def agreement_page() -> str:
+    return page(str(TEMPLATE.with_name("agreement.html.jinja2")), REPORT)
+
+
 def front_page() -> str:
     place = {"suite": "mine", "case": "first", "page": "p.html"}
     failure = place | {"reference": "truth", "array": "q", "max_abs": 0.5, "gate": 1e-12}
@@ -308,14 +330,21 @@ def front_page() -> str:
     return front_of(suite_of("undecided", agrees=False), [erratum] * 14, [failure])
 
 
-@pytest.mark.parametrize("page", [judge_page, front_page], ids=["judge", "front"])
+@pytest.mark.parametrize("page", [judge_page, front_page, agreement_page], ids=["judge", "front", "agreement"])
 @pytest.mark.parametrize("language", TRANSLATED)
 def test_the_other_pages_do_so_too(language: str, page, speaking):
     english = page()
     speaking(language)
     other = page()
     assert numbers(words(english)) == numbers(words(other))
-    allowed = names(language) | latin(VERDICT) | latin(suite_of("pass")) | latin(ENVIRONMENT)
+    allowed = (
+        names(language)
+        | latin(VERDICT)
+        | latin(REPORT) - latin([*CAUSES, *REPEATED])
+        | {"NumPy"}
+        | latin(suite_of("pass"))
+        | latin(ENVIRONMENT)
+    )
     allowed |= latin("Qwer Some people MIT Python Linux studies mine exact reach svg csv summary json counts")
     left = {word: said for said in words(other) for word in latin(said) - allowed}
     assert not left

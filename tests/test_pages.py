@@ -351,7 +351,7 @@ def suite_of(verdict: str, agrees: bool = True) -> dict:
 
 
 ENVIRONMENT = {"python": {"version": "3.12.1"}, "packages": {"numpy": "2.4.6"}, "system": {"name": "Linux", "machine": "x86_64"}}
-ENVIRONMENT |= {"cpu": {"model": None}, "git": {"commit": None, "dirty": None}}
+ENVIRONMENT |= {"cpu": {"model": None}, "git": {"commit": None, "code_dirty": None}}
 
 
 def front_of(suite: dict, errata: list[dict] = (), failures: list[dict] = ()) -> str:

@@ -1,34 +1,48 @@
-"""The current state in one zip, and the check of such a zip. Neither is built by default.
+"""The current state in one zip, the check of such a zip, and its numbers held against new ones. None of it is built by default.
 
-archive: suites, config, stages, references, comparisons, figures, environment -> archive/{digest}.zip
-verify:  the zip that `--config archive=PATH` names -> what is wrong with it
+archive:   suites, config, sources and everything that the run made -> archive/{suites}-{date of the commit}-{digest}.zip
+verify:    the zip that `--config archive=PATH` names -> what is wrong with it
+reproduce: the same -> reproduce/{name}/reproduction.json and .html, its arrays against those that its suites give here
+compare:   the two zips of `--config 'archives=[A,B]'` -> compare/{A}--{B}/comparison.json and .html
+
+Only the first has inputs of ours, and none a declared output: what lies at a PATH is not ours, and what an archive is called follows from
+what it holds.
 """
+
+AGREEMENT = "workflow/report/agreement.html.jinja2"
 
 
 rule archive:
     input:
-        config="config/config.yaml",
-        suites=expand("config/suites/{suite}.yaml", suite=plan.suites),
-        arrays=plan.files,
-        summary=f"{plan.place}/summary.json",
-        verdict=f"{plan.place}/verdict.txt",
-        environment=f"{plan.place}/environment.json",
-        numbers=expand(
-            "results/{suite}/{stage}",
-            suite=plan.suites,
-            stage=[
-                "parameters",
-                "projections",
-                "scores",
-                "weights",
-                "contexts",
-                "outputs",
-                "comparison",
+        glance=expand(
+            f"{plan.place}/{{file}}",
+            file=[
+                "summary.json",
+                "summary.txt",
+                "cases.json",
+                "cases.csv",
+                "verdict.txt",
+                "index.html",
+                "environment.json",
             ],
         ),
+        config=expand(
+            "config/{file}.yaml",
+            file=[
+                "config",
+                "questions",
+                "counted",
+                *(f"suites/{suite}" for suite in plan.suites),
+            ],
+        ),
+        arrays=plan.files,
+        pins=sorted(Path("envs").glob("requirements*.txt")),
+        numbers=[folder for suite in plan.suites for folder in plan.folders(suite)],
         beside=[
             folder for suite in plan.suites for folder in plan.beside(suite).values()
         ],
+        pages=expand("results/{suite}/pages", suite=plan.suites),
+        questions=["results/questions"] if plan.answered else [],
         studies=expand("results/studies/{suite}/exact", suite=plan.studied),
         figures=expand("results/{suite}/figures", suite=plan.drawn),
         overviews=expand(
@@ -40,12 +54,17 @@ rule archive:
     conda:
         "../../envs/attention.yaml"
     params:
-        config={
-            "suites": list(plan.suites),
-            "gates": plan.config["gates"],
-            "limits": plan.config["limits"],
+        config=plan.config | {"suites": list(plan.suites)},
+        every=plan.every,
+        references={
+            suite: {
+                library: plan.asked(suite, library)
+                for name, library in plan.pairs
+                if name == suite
+            }
+            for suite in plan.suites
         },
-        looks=plan.config["looks"],
+        questions=list(plan.answered),
     script:
         "../scripts/archive.py"
 
@@ -60,3 +79,39 @@ rule verify:
         archive=plan.config["archive"],
     script:
         "../scripts/verify.py"
+
+
+rule reproduce:
+    input:
+        template=AGREEMENT,
+        templates=TEMPLATES,
+    log:
+        "results/logs/reproduce.log",
+    localrule: True
+    conda:
+        "../../envs/attention.yaml"
+    params:
+        archive=plan.config["archive"],
+        language=plan.config["language"],
+        limits=plan.config["limits"],
+        lock=LOCK,
+        git=git_state(Path()),
+    script:
+        "../scripts/reproduce.py"
+
+
+rule compare:
+    input:
+        template=AGREEMENT,
+        templates=TEMPLATES,
+    log:
+        "results/logs/compare.log",
+    localrule: True
+    conda:
+        "../../envs/attention.yaml"
+    params:
+        archives=plan.config["archives"],
+        language=plan.config["language"],
+        limits=plan.config["limits"],
+    script:
+        "../scripts/compare.py"

@@ -26,8 +26,9 @@ QUESTIONS, COUNTED_FILE = Path("config/questions.yaml"), Path("config/counted.ya
 class Plan:
     """One run: the checked config, the resolved suites, and what the rules need to know of them, by names of suites.
 
-    suites: by name. files: the array files that they read. place: the folder of what stands for all suites of the run. home: that of the
-    front page that pages lead back to: of all suites, if there is one. present: the libraries that are installed.
+    suites: by name. files: the array files that they read. every: whether these are all that there are. place: the folder of what stands
+    for all suites of the run. home: that of the front page that pages lead back to: of all suites, if there is one. present: the
+    libraries that are installed.
     questions, counted: the short pages, and the cases that they only count; none in a run of some suites.
     installed: all packages, each with its version. drawn, studied, timed, compared, gradients: the suites
     that have figures, studies, measured costs, references, a stage backward. pairs: each (suite, library) to be compared. noted: the
@@ -43,11 +44,11 @@ class Plan:
         self.suites = load_suites(self.config, FOLDER)
         self.files = sorted({path for suite in self.suites.values() for path in suite["files"]})
         usual = load_config(CONFIG, {})["suites"]
-        every = set(suites_in(FOLDER) if usual == "all" else usual) == set(self.suites)
-        self.place = "results" if every else "results/some-suites"
+        self.every = set(suites_in(FOLDER) if usual == "all" else usual) == set(self.suites)
+        self.place = "results" if self.every else "results/some-suites"
         self.home = "results" if Path("results/index.html").exists() else self.place
-        self.counted = load_counted(COUNTED_FILE) if every else {"cases": {}}
-        self.questions = load_questions(QUESTIONS, self.suites | {COUNTED: self.counted}) if every else {}
+        self.counted = load_counted(COUNTED_FILE) if self.every else {"cases": {}}
+        self.questions = load_questions(QUESTIONS, self.suites | {COUNTED: self.counted}) if self.every else {}
         self.present, self.installed = present(), installed()
         self.drawn = [name for name, suite in self.suites.items() if suite["figures"]]
         self.studied = [name for name, suite in self.suites.items() if suite["studies"]]

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import TextIO
 
 FOR_USERS = ("Unlock",)  # of what Snakemake says in passing; so is that nothing is to be done
-TALKING = ("verdict", "archive", "verify", "judge", "power", "onnx_node_tests")  # rules whose scripts print; each is the last of its run
+TALKING = (
+    "verdict",
+    "archive",
+    "verify",
+    "reproduce",
+    "compare",
+    "judge",
+    "power",
+    "onnx_node_tests",
+)  # rules whose scripts print; each is the last of its run
 ENDINGS = {  # where to look, by target; of rules whose scripts do not say it
     "all": "All cases: {place}/index.html. The numbers: results/{{suite}}/{{stage}}/{{case}}/",
     "conformance": "{place}/conformance.svg, .csv and .json",

@@ -20,6 +20,7 @@ from worked_attention.cases.words import did_you_mean, kind, short, shown
 NAME = re.compile(r"[a-z0-9_]+")
 RESERVED = (  # folders of results/
     *("archive", "logs", "studies", "conformance", "judge", "export", "power", "onnx_node_tests", "questions", "worksheets", "grades"),
+    *("reproduce", "compare"),
 )
 UNLIMITED = {"max_array_mb": math.inf}  # the limits for a suite that was checked before
 

@@ -1,1 +1,1 @@
-"""What is written and read: arrays, strict JSON, archives, golden vectors, the summary and the record of the machine."""
+"""What is written and read: arrays, strict JSON, golden vectors, the summary and the record of the machine."""

@@ -93,7 +93,7 @@ class Packed:
             self.members.setdefault(name.split("/")[0], []).append(name)
 
     def __getitem__(self, case: str) -> dict[str, np.ndarray]:
-        return {name.split("/")[1][:-4]: _array(self.archive.read(name)) for name in sorted(self.members.get(case, []))}
+        return {name.split("/")[1][:-4]: from_npy(self.archive.read(name)) for name in sorted(self.members.get(case, []))}
 
 
 def write_json(path: Path, value: object) -> None:
@@ -129,10 +129,11 @@ def values(array: np.ndarray) -> list:
 
 def read_array(path: Path) -> np.ndarray:
     """What `write_array` wrote; .npy has no name for bfloat16 and stores it as two bytes without meaning."""
-    return _array(path.read_bytes())
+    return from_npy(path.read_bytes())
 
 
-def _array(npy: bytes) -> np.ndarray:
+def from_npy(npy: bytes) -> np.ndarray:
+    """The array in the bytes of a .npy file. Raises ValueError, and whatever NumPy does, if `write_array` does not write such."""
     start = 10 + int.from_bytes(npy[8:10], "little")  # the header's length stands in bytes 8 and 9, the header follows
     shape, dtype = _header(npy[:start])
     return np.frombuffer(npy, bfloat16 if dtype.kind == "V" else dtype, offset=start).reshape(shape).copy()
@@ -143,7 +144,9 @@ def _header(head: bytes) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and dtype from the head of a .npy file; remembered, for to parse it costs more than to read a small array."""
     file = BytesIO(head)
     np.lib.format.read_magic(file)
-    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    if fortran or dtype.hasobject:
+        raise ValueError("holds Python objects" if dtype.hasobject else "is in Fortran's order")
     return shape, dtype
 
 

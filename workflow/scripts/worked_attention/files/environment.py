@@ -48,11 +48,11 @@ def variables() -> list[str]:
 
 
 def git_state(root: Path) -> dict:
-    """{commit, dirty} of the checkout at `root`; both None if it is none, or if there is no git.
+    """{commit, code_dirty} of the checkout at `root`; both None if it is none, or if there is no git.
 
-    dirty: whether a file that git knows differs from the commit; one in config/ does not count, for what it says stands in the results.
+    code_dirty: whether a file that git knows differs from the commit; suites and config do not count, for an archive says which of them do.
     """
-    unknown = {"commit": None, "dirty": None}
+    unknown = {"commit": None, "code_dirty": None}
     if not (root / ".git").exists():
         return unknown
     command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no", "--", ".", ":(exclude)config"]
@@ -62,7 +62,7 @@ def git_state(root: Path) -> dict:
         return unknown
     lines = said.decode("utf-8", "replace").splitlines()
     commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), None)
-    return {"commit": None if commit == "(initial)" else commit, "dirty": any(not line.startswith("#") for line in lines)}
+    return {"commit": None if commit == "(initial)" else commit, "code_dirty": any(not line.startswith("#") for line in lines)}
 
 
 def describe(git: dict, lock: Path, loaded: dict) -> dict:

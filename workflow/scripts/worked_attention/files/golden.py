@@ -13,12 +13,13 @@ import numpy as np
 
 from worked_attention import __version__
 from worked_attention.files.artifacts import describe, write_bytes, write_json, write_text
+from worked_attention.files.sums import SUMS, sums
 from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.projections import latest
 
 FORMAT = 1
 MADE_BY = f"worked-attention {__version__}"
-TENSORS, SUMS = "golden.safetensors", "SHA256SUMS"
+TENSORS = "golden.safetensors"
 OPSET, IR_VERSION = 23, 11  # the first opset with Attention, and the file format that goes with it
 NOT_INSTALLED = "the package onnx is not installed"
 TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-2, "bfloat16": 2e-2}  # of one stage, by the coarsest arithmetic in it
@@ -239,8 +240,7 @@ def export_suite(root: Path, suite: dict, cases: Iterable[tuple[dict, dict[str, 
     write_json(root / "manifest.json", manifest)
     write_text(root / "README.md", README.format(suite=suite["name"], format=FORMAT, opset=OPSET))
     files = sorted(path for path in root.rglob("*") if path.is_file() and not path.name.startswith("."))
-    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(root).as_posix()}\n" for path in files]
-    write_text(root / SUMS, "".join(sums))
+    write_text(root / SUMS, sums({path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}))
     return len(entries)
 
 

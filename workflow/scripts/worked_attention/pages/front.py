@@ -229,6 +229,6 @@ def environment_line(environment: dict) -> str:
         _("{system} on {machine}").format(system=system["name"], machine=environment["cpu"]["model"] or system["machine"]),
     ]
     if commit:
-        at = _("commit {commit} with changes") if environment["git"]["dirty"] else _("commit {commit}")
+        at = _("commit {commit} with changes") if environment["git"]["code_dirty"] else _("commit {commit}")
         parts.append(at.format(commit=commit[:12]))
     return _("; ").join(parts) + _(".")

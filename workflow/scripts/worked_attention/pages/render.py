@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from worked_attention.pages import html, language
 from worked_attention.pages.formulas import mathml
-from worked_attention.pages.verdicts import evidence, verdict
+from worked_attention.pages.verdicts import evidence, repeated, verdict
 
 
 def templates(folder: Path) -> Environment:
@@ -26,6 +26,7 @@ def templates(folder: Path) -> Environment:
         "rows": html.rows,
         "verdict": verdict,
         "evidence": evidence,
+        "repeated": repeated,
         "kind": lambda block: type(block).__name__,
     }
     return environment

@@ -21,12 +21,25 @@ SUBMISSIONS = {  # on a submission's cases, and on the stages of a case
     "follows": N_("follows"),
     "not sent": N_("not sent"),
 }
+REPEATED = {  # on arrays that were computed twice
+    "identical": N_("identical"),
+    "within": N_("within its bound"),
+    "undecided": N_("undecided"),
+    "beyond": N_("beyond its bound"),
+    "missing": N_("missing"),
+    "unreadable": N_("unreadable"),
+}
 EVIDENCE = {"certified": N_("certified"), "typical": N_("typical")}  # what a gate or bound rests on
 
 
 def verdict(word: str) -> str:
     """A word on a submission, in the language that is spoken."""
     return _(SUBMISSIONS[word])
+
+
+def repeated(word: str) -> str:
+    """A word on an array that was computed twice, in the language that is spoken."""
+    return _(REPEATED[word])
 
 
 def evidence(word: str) -> str:

@@ -1,0 +1,103 @@
+"""Reading what an archive holds. Anybody may have written it: nothing is unpacked that could land elsewhere, nothing believed unread."""
+
+import json
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from worked_attention.archives.zips import DAMAGE, check_archive, damaged, refusals
+from worked_attention.cases.escapes import printable
+from worked_attention.cases.strict_yaml import Problems
+from worked_attention.cases.suites import load_suite
+from worked_attention.files.artifacts import from_npy
+from worked_attention.stages.catalogue import STAGES
+
+SUITES = "config/suites/"
+LARGEST_JSON = 10_000_000  # bytes of a JSON file that is read; environment.json has about 10,000
+ENVIRONMENTS = ("results/environment.json", "results/some-suites/environment.json")
+
+
+class Refused(Exception):
+    """An archive that cannot be used: a line for each reason."""
+
+
+class Archive:
+    """An open archive. name: of its file. checked: what `verify` finds. suites: resolved by today's workflow, by name. folder: where its
+    config/ lies unpacked. environment: what it says of the machine, {} if nothing can be read."""
+
+    def __init__(self, path: Path, opened: zipfile.ZipFile, folder: Path, limits: dict):
+        """From an archive of which nothing has to be refused; limits: those of the config here. Raises Refused."""
+        self.name, self.checked, self.folder = path.name, check_archive(path), folder
+        self._zip = opened
+        self._members: dict[str, dict[str, str]] = {}
+        for member in opened.namelist():
+            match member.split("/"):
+                case ["results", suite, stage, case, file] if stage in STAGES and file.endswith(".npy"):
+                    self._members.setdefault(f"{suite}/{case}", {})[f"{stage}/{file[:-4]}"] = member
+                case ["config", *_]:
+                    self._unpack(member)
+        self.suites = self._load(limits)
+        self.environment = next((self._json(name) for name in ENVIRONMENTS if name in opened.namelist()), {})
+
+    def arrays(self, key: str) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+        """The arrays of the case "suite/case" by "stage/name", and of those that cannot be read, why."""
+        arrays, unreadable = {}, {}
+        for name, member in self._members.get(key, {}).items():
+            try:
+                arrays[name] = from_npy(self._zip.read(member))
+            except Exception as error:  # a damaged header makes NumPy raise all sorts
+                unreadable[name] = printable(str(error).splitlines()[0] if str(error) else type(error).__name__)
+        return arrays, unreadable
+
+    @property
+    def cases(self) -> set[str]:
+        """Each "suite/case" that it has arrays of."""
+        return set(self._members)
+
+    def _unpack(self, member: str) -> None:
+        target = self.folder / member
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(self._zip.read(member))
+        except DAMAGE as error:
+            raise Refused(f"{self.name}: {member} cannot be unpacked ({printable(str(error))})".replace(f"{self.folder}/", "")) from None
+
+    def _load(self, limits: dict) -> dict[str, dict]:
+        names = sorted(path.stem for path in (self.folder / SUITES).glob("*.yaml"))
+        if not names:
+            raise Refused(f"{self.name}: has no suites in {SUITES}, so there is nothing to compute")
+        suites, problems = {}, []
+        for name in names:
+            try:
+                suites[name] = load_suite(self.folder / SUITES / f"{name}.yaml", limits)
+            except Problems as error:
+                problems += [f"{self.name}: {problem}".replace(f"{self.folder.as_posix()}/", "") for problem in error.problems]
+        if problems:
+            raise Refused("\n".join([*problems, f"{self.name}: if these suites are meant so, compute with the workflow in its source/"]))
+        return suites
+
+    def _json(self, name: str) -> dict:
+        """What a JSON file says; {} if it is damaged, or nothing of ours."""
+        try:
+            said = json.loads(self._zip.read(name)) if self._zip.getinfo(name).file_size <= LARGEST_JSON else {}
+        except (*DAMAGE, RecursionError):
+            return {}
+        return said if isinstance(said, dict) else {}
+
+
+@contextmanager
+def opened(path: Path, limits: dict) -> Iterator[Archive]:
+    """The archive at `path`. limits: those of the config here, which its cases have to keep to. Raises Refused."""
+    if not path.is_file():
+        raise Refused("\n".join(check_archive(path).findings))
+    try:
+        with zipfile.ZipFile(path) as file, TemporaryDirectory() as folder:
+            if refused := refusals(file, path):
+                raise Refused("\n".join(refused))
+            yield Archive(path, file, Path(folder), limits)
+    except DAMAGE as error:
+        raise Refused(damaged(path, error)) from None
