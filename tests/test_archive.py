@@ -406,6 +406,7 @@ LOSSES = {
     "results/handworked/overview.svg": "results/handworked has lost overview.svg",
     "results/handworked/truth/truth.npz": "results/handworked/truth has lost truth.npz",
     "results/handworked/references/torch/mha.npz": "results/handworked/references/torch has lost mha.npz",
+    "results/handworked/parameters/suite.json": "results/handworked/parameters has lost suite.json or a case.json",
     "results/summary.json": "results has lost summary.json",
 }
 
@@ -419,7 +420,7 @@ def test_what_is_lost_is_named(built: Path, tmp_path: Path) -> None:
         data = (project / name).read_bytes()
         for left in (None, b""):
             (project / name).unlink() if left is None else (project / name).write_bytes(left)
-            with pytest.raises(Lost, match=f"^{said}, so nothing was archived; delete that folder"):
+            with pytest.raises(Lost, match=f"^{said}, so nothing was archived; delete that (file|folder), and"):
                 collected(project)
         (project / name).write_bytes(data)
     collected(project)

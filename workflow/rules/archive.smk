@@ -65,6 +65,7 @@ rule archive:
             for suite in plan.suites
         },
         questions=list(plan.answered),
+        beside=[path for name in ELSEWHERE for path in plan.made(name)],
     script:
         "../scripts/archive.py"
 

@@ -9,7 +9,7 @@ from worked_attention.files.artifacts import logged
 root, asked, inputs = Path(), snakemake.params, snakemake.input
 with logged(snakemake.log[0]):
     try:
-        made = results(root, asked.config["suites"], inputs.glance, asked.references, asked.questions)
+        made = results(root, asked.config["suites"], [*inputs.glance, *asked.beside], asked.references, asked.questions)
         read = [*inputs.config, *inputs.arrays, *inputs.pins]
         written = archive(root, root / "results/archive", asked.config, read, made, Path(inputs.glance[0]).parent.as_posix(), asked.every)
     except (Lost, ValueError) as error:

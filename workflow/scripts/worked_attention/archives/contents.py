@@ -113,13 +113,16 @@ def results(
 ) -> Files:
     """Every file of the current cases in `root`/results, and none of others.
 
-    glance: paths of what stands for all suites. references: by suite and library, the names of what is compared. questions: the pages that
-    are answered. Raises Lost.
+    glance: paths of what stands for all suites, and of what the front page leads to. references: by suite and library, the names of what
+    is compared. questions: the pages that are answered. Raises Lost.
     """
     found = list(glance)
     found += [f"results/questions/{name}.{kind}" for name in questions for kind in ("html", "md")]
     for name in suites:
-        suite, cases = read_suite(str(root / "results" / name / "parameters"))
+        try:
+            suite, cases = read_suite(str(root / "results" / name / "parameters"))
+        except (OSError, ValueError):
+            raise Lost(_lost(f"results/{name}/parameters", "suite.json or a case.json")) from None
         for stage in cases[0]["arrays"]:
             folder = root / "results" / name / stage
             if any(case["arrays"][stage] for case in cases) and (lost := lacking(folder, cases)):
@@ -176,4 +179,5 @@ def _readme(manifest: dict) -> str:
 
 
 def _lost(folder: str, file: str) -> str:
-    return f"{folder} has lost {file}, so nothing was archived; delete that folder, and `snakemake --cores 1 archive` makes it anew"
+    what = "that file" if folder.count("/") < 2 else "that folder"  # what one job makes, and Snakemake looks for
+    return f"{folder} has lost {file}, so nothing was archived; delete {what}, and `snakemake --cores 1 archive` makes it anew"

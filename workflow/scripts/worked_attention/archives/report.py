@@ -58,18 +58,16 @@ def table(report: dict) -> str:
     lines = []
     for name, archive in report["archives"].items():
         lines += _shortened([f"{name}: {damage}" for damage in archive["damage"]])
-    apart: dict[str, list[str]] = {word: [] for word in reversed(report["counts"])}
-    for key, arrays in report["cases"].items():
-        for name, found in arrays.items():
-            if found["verdict"] != "identical":
-                apart[found["verdict"]].append(f"{key} {name}: {_said(found)}")
-    lines += [line for told in apart.values() for line in _shortened(told)]
+    found = [(f"{key} {name}", told) for key, arrays in report["cases"].items() for name, told in arrays.items()]
+    for word in ("unreadable", "missing", "beyond", "undecided"):
+        lines += _shortened([f"{name}: {_said(told)}" for name, told in found if told["verdict"] == word])
+    if within := [(_share(told), name, told) for name, told in found if told["verdict"] == "within"]:
+        _, name, told = max(within, key=lambda row: row[0])
+        lines += [f"nearest to its bound: {name}: {_said(told)}"]
     lines += _shortened(report["notes"])
     total = sum(report["counts"].values())
-    lines += [
-        "",
-        f"{total} arrays of {len(report['cases'])} cases: " + ", ".join(f"{n} {word}" for word, n in report["counts"].items() if n),
-    ]
+    counted = ", ".join(f"{n} {word}" for word, n in report["counts"].items() if n)
+    lines += ["", f"{total} arrays of {len(report['cases'])} cases: {counted}"]
     if causes := [f"  {cause['what']}: {' | '.join(cause['said'].values())}" for cause in report["environments"]]:
         lines += [f"The environments differ, the likeliest cause first ({' | '.join(report['sides'])}):", *_shortened(causes, 8)]
     if report["files"]:
@@ -117,6 +115,11 @@ def _said(found: dict) -> str:
     if "reason" in found:
         return f"{found['verdict']}: {found['reason']}"
     return f"{found['verdict']}: differs by {found['max_abs']:.3g} ({found['ulp']:.2g} ulp), may by {float(found['gate']):.3g}"
+
+
+def _share(found: dict) -> float:
+    """How much of what it may differ by an array differs."""
+    return found["max_abs"] / float(found["gate"]) if found["max_abs"] else 0.0
 
 
 def _shortened(lines: list[str], most: int = SHOWN) -> list[str]:
