@@ -25,6 +25,7 @@ import numpy as np
 from worked_attention.referee import printed
 from worked_attention.referee.chain import fill
 from worked_attention.referee.handed import READY
+from worked_attention.referee.kernels import laid_out, meant, order, refusal, taken_back
 from worked_attention.stages.catalogue import STAGES
 from worked_attention.stages.precision import bfloat16
 
@@ -132,15 +133,17 @@ def lone(case: dict, made: np.ndarray) -> str:
     of a case that has nothing to average."""
     if "output" not in case["shapes"]:
         return "weights"
-    return "contexts" if made.shape == tuple(case["shapes"]["contexts"]) else "output"
+    contexts = tuple(case["shapes"]["contexts"])
+    return "contexts" if made.shape in (contexts, (1, *contexts)) else "output"
 
 
 def answer(module: object, case: dict, arrays: Arrays) -> Arrays | None:
     """The arrays that the functions of `module` make of one case; None if they return nothing.
 
-    module: anything with a function `attention`, or functions named after stages; those for which it has none are ours, computed from
-    what its own functions made. case: resolved, with `arrays`, its parameters by name, under `parameters` too. arrays: as `handed`; what
-    is READY is for `attention` alone, since a stage goes on from what was made before it.
+    module: anything with a function `attention`, which is a kernel if there are CAN or AXES beside it, or functions named after stages;
+    those for which it has none are ours, computed from what its own functions made. case: resolved, with `arrays`, its parameters by
+    name, under `parameters` too. arrays: as `handed`; what is READY is for `attention` alone, since a stage goes on from what was made
+    before it.
     """
 
     def called(function, arrays: Arrays):
@@ -151,11 +154,18 @@ def answer(module: object, case: dict, arrays: Arrays) -> Arrays | None:
         return tuple(case["shapes"][name]) if name in case["shapes"] else ()
 
     if hasattr(module, "attention"):
-        made = called(module.attention, arrays)
-        if made is None or (isinstance(made, dict) and not printed.has_digits(made)):
-            return made and {name: numbers(value, shape(name)) for name, value in made.items()}
-        made = numbers(made, shape("output" if "output" in case["shapes"] else "weights"))
-        return {lone(case, made): made}
+        if reason := refusal(module, case):
+            raise NotImplementedError(reason)
+        axes = order(module)
+        made = called(module.attention, laid_out(case, arrays, axes) if axes else arrays)
+        if made is None:
+            return None
+        if isinstance(made, dict) and not printed.has_digits(made):
+            found = {name: numbers(value, shape(name)) for name, value in made.items()}
+        else:
+            made = numbers(made, shape("output" if "output" in case["shapes"] else "weights"))
+            found = {meant(module) or lone(case, made): made}
+        return found | {"contexts": taken_back(found["contexts"], axes)} if axes and "contexts" in found else found
     answers, given = {}, {name: array for name, array in arrays.items() if name not in READY}
     known = dict(given)
     last = max(i for i, stage in enumerate(COMPUTED) if hasattr(module, stage))

@@ -40,7 +40,9 @@ class Diagnoser:
         found = trial.fitting((mistake,) for mistake in [*trial.candidates, *trial.numbered])
         if not found and (relation := trial.relation()):
             return relation
-        return _told(found) if found else self._pairs(trial)
+        if found or trial.only_nan:
+            return _told(found) if found else None
+        return self._pairs(trial)
 
     def _pairs(self, trial: "_Trial") -> dict | None:
         """Two mistakes of different kinds that only together equal what was sent; those found in other cases first."""
@@ -72,6 +74,7 @@ class _Trial:
             for earlier in STAGES[1 : STAGES.index(self.first)]:
                 self.before |= fill(case, earlier, self.before, self._fitting(earlier))
             self.wrong = self._gap(expected)[0]
+        self.only_nan = all(map(self._only_nan, self.compared))
         self.candidates = [m for m in LIBRARY.values() if set(m.changes) & stages and _tried(m.applies, case)]
         self.numbered = [m for n in NUMBERED.values() for m in _tried(n.mistakes, case) or [] if set(m.changes) & stages]
         self.scores_open = "scores" in stages and not any(name in given for name in case["arrays"]["scores"] if name not in BESIDE)
@@ -79,6 +82,11 @@ class _Trial:
     def _differs(self, name: str) -> bool:
         got, want = self.given[name], self.expected[name]
         return got.shape != want.shape or largest_difference(got, want) > self.close * size(want)
+
+    def _only_nan(self, name: str) -> bool:
+        """Whether all that differs in an array is NaN, to which far more mistakes lead than can be told apart."""
+        got, want = self.given[name], self.expected[name]
+        return got.shape == want.shape and largest_difference(np.where(np.isnan(got), want, got), want) <= self.close * size(want)
 
     def _fitting(self, stage: str) -> Arrays:
         shapes = self.case["shapes"]
@@ -115,7 +123,8 @@ class _Trial:
         return _tried(lambda: self._gap(self.made_by(mistakes))) or (np.inf, np.inf)
 
     def fitting(self, tries: Iterable[tuple[Mistake, ...]]) -> list[tuple[float, tuple[Mistake, ...]]]:
-        """(absolute difference, mistakes) of those that equal what was sent, as well as the best does; neutral ones first."""
+        """(absolute difference, mistakes) of those that equal what was sent, as well as the best does; neutral ones first, and alone where
+        there is nothing but NaN to tell many apart by."""
         found = []
         for mistakes in tries:
             relative, absolute = self.gap_of(mistakes)
@@ -124,6 +133,8 @@ class _Trial:
         best = min((relative for relative, _, _ in found), default=0.0)
         alike = max(EQUALLY * max(best, 2.0**-53), self.u if self.u > 2.0**-24 else 0.0)  # in half precision one rounding decides nothing
         equal = [(absolute, mistakes) for relative, absolute, mistakes in found if relative <= alike]
+        if self.only_nan and len(equal) > TOLD:
+            equal = [(absolute, mistakes) for absolute, mistakes in equal if all(mistake.neutral for mistake in mistakes)]
         return sorted(equal, key=lambda entry: not all(mistake.neutral for mistake in entry[1]))
 
     def relation(self) -> dict | None:
@@ -188,6 +199,18 @@ def _told(found: list[tuple[float, tuple[Mistake, ...]]]) -> dict:
 
 def _said(sentence: str, remedy: str, within: float) -> dict:
     return {"mistakes": [], "sentence": f"{sentence} (within {_rounded_up(within)})", "remedy": remedy, "within": within, "also": []}
+
+
+def in_half(dtype: str, contract: str) -> dict:
+    """What is told of wide arrays that hold nothing but numbers of a half precision, `dtype`, and are right there, in this `contract`."""
+    remedy = "Look for a setting that computes in fewer bits: of the inference precision, of matrix products, autocast."
+    return {
+        "mistakes": [],
+        "sentence": f"all numbers are those of {dtype}, and right in {contract}",
+        "remedy": remedy,
+        "within": 0.0,
+        "also": [],
+    }
 
 
 def _words(mistakes: tuple[Mistake, ...]) -> str:

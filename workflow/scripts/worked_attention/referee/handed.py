@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from worked_attention.stages import masks, positions, projections, scores
-from worked_attention.stages.precision import bfloat16
+from worked_attention.stages.precision import bfloat16, rounded, widened
 
 Arrays = dict[str, np.ndarray]
 
@@ -21,17 +21,26 @@ def query_key_value(case: dict, arrays: Arrays) -> Arrays:
 
 
 def keep_and_bias(case: dict, arrays: Arrays) -> Arrays:
-    """`keep` (boolean, True = attend) and `bias`, [..., H, Lq, Lk], where the case has masks, and where it adds something to its scores."""
+    """`keep` (boolean, True = attend) and `bias`, [..., H, Lq, Lk], where the case has masks, and where it adds something to its scores;
+    `added`, both in one, -inf where a key is blocked, for who can only add."""
     shape = case["shapes"]["masked"]
     found = {"keep": masks.combined(case, arrays), "bias": scores.bias(case, arrays)}
-    return {name: np.broadcast_to(array, shape) for name, array in found.items() if array is not None}
+    found = {name: np.broadcast_to(array, shape) for name, array in found.items() if array is not None}
+    if found:
+        added = np.where(found.get("keep", True), widened(found.get("bias", np.zeros(shape))), -np.inf)
+        found["added"] = rounded(added, case["dtype"])
+    return found
 
 
 def rotations(case: dict, arrays: Arrays) -> Arrays:
-    """Of a rotary case, float64: `inv_freq` [dims/2], angles per position; `query_cos`, `query_sin`, `key_cos`, `key_sin` [L, dims/2]."""
+    """Of a rotary case, float64: `inv_freq` [dims/2], angles per position; `query_cos`, `query_sin`, `key_cos`, `key_sin` [L, dims/2]. And
+    what is rotated, to become `q_rot` and `k_rot`: `query_unrotated` [..., H, Lq, d_k], `key_unrotated` [..., H_kv, L, d_k]."""
     if not case["rotary"]:
         return {}
     options, made = case["rotary"], {}
+    before = arrays | projections.stage(case, arrays)
+    for word in ("query", "key"):
+        made[f"{word}_unrotated"] = before.get(f"{word[0]}_norm", before[f"{word[0]}_heads"])
     made["inv_freq"] = positions.frequencies(options["dims"], options["base"], options["scaling"])[0]
     for word, where in (("query", "query_positions"), ("key", "key_positions")):
         made[f"{word}_cos"], made[f"{word}_sin"] = positions.turns(np.array(case[where]), options)
@@ -51,8 +60,8 @@ def distances(case: dict, arrays: Arrays) -> Arrays:
 
 GROUPS: tuple[Callable[[dict, Arrays], Arrays], ...] = (query_key_value, keep_and_bias, rotations, distances)
 READY = (
-    *("query", "key", "value", "keep", "bias"),
-    *("inv_freq", "query_cos", "query_sin", "key_cos", "key_sin", "slopes", "buckets"),
+    *("query", "key", "value", "keep", "bias", "added"),
+    *("inv_freq", "query_cos", "query_sin", "key_cos", "key_sin", "query_unrotated", "key_unrotated", "slopes", "buckets"),
 )
 
 

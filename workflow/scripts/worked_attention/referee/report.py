@@ -3,14 +3,17 @@
 from collections.abc import Collection
 from dataclasses import replace
 
+import numpy as np
+
 from worked_attention.cases.escapes import printable
 from worked_attention.referee.bounds.whole import centres
 from worked_attention.referee.conventions import largest_score, others
-from worked_attention.referee.diagnosis import Diagnoser
+from worked_attention.referee.diagnosis import Diagnoser, in_half
 from worked_attention.referee.judge import ANY, judge_case
 from worked_attention.referee.outcome import counts, grouped, named, remedies, says
 from worked_attention.referee.printed import rounded
 from worked_attention.referee.submissions import Arrays, Sent, Submission
+from worked_attention.stages.dtypes import DTYPES, HALF
 
 FORMAT = 1  # of verdict.json
 SHOWN = 40  # rows of the table; with more cases it leaves out those that are right or were left out
@@ -60,7 +63,22 @@ def case_verdict(
         plain = _judged(case, parameters, sent, conventions, None, ANY)
         right = plain["verdict"] in ("right", "convention")
         problems += [f"right only in {plain['contract']}, and not in {contract} as is asked for"] * right
+    if contract == ANY and verdict["verdict"] == "wrong" and not (verdict["diagnosis"] and verdict["diagnosis"]["mistakes"]):
+        verdict["diagnosis"] = _in_half(case, parameters, sent, conventions) or verdict["diagnosis"]
     return verdict | {"problems": [printable(problem) for problem in problems]}
+
+
+def _in_half(case: dict, parameters: Arrays, sent: Sent, conventions: dict[str, str]) -> dict | None:
+    """What is told if all arrays, though wide, hold nothing but numbers of a half precision, and are right there; else None."""
+    for dtype in sorted(HALF, key=lambda dtype: DTYPES[dtype].digits):  # the coarser one first, for its numbers may be in both
+        with np.errstate(over="ignore", invalid="ignore"):
+            arrays = {name: array if array.dtype == bool else array.astype(dtype) for name, array in sent.arrays.items()}
+            same = all(np.array_equal(arrays[name].astype(array.dtype), array, equal_nan=True) for name, array in sent.arrays.items())
+        if same:
+            found = _judged(case, parameters, replace(sent, arrays=arrays), conventions, None, ANY)
+            if found["verdict"] in ("right", "convention"):
+                return in_half(dtype, found["contract"])
+    return None
 
 
 def _to_decimals(sent: Sent, digits: int) -> Sent:

@@ -256,6 +256,27 @@ def mask_added_1e9(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     return made | {"masked": scores + added + np.where(keep, 0.0, -1e9)}
 
 
+def _behind_the_mask(case: dict) -> bool:
+    """A boolean mask, and NaN or infinity among what makes the scores, which it may have to hide."""
+    norm = case["qk_norm"]
+    return masked(case) and (any(not name.startswith("mask_") for name in case["spelled"]) or bool(norm and norm["zero_vector"] == "nan"))
+
+
+def _added(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    made, scores, added, keep = cells(case, arrays, go)
+    return made | {"masked": scores + added + np.where(keep, 0.0, -np.inf)}
+
+
+entries.enter(
+    "mask_added",
+    "-inf added to blocked scores, so that NaN or infinity of a blocked key comes through",
+    "Put -inf in the place of a blocked score, if what is behind a mask may be anything.",
+    _behind_the_mask,
+    {"scores": _added},
+    neutral=True,
+)
+
+
 # Masks that nobody asked for, and masks of another shape
 
 

@@ -201,6 +201,11 @@ def _alibi_change(wrong: Callable[[dict, np.ndarray], np.ndarray]) -> Change:
     return lambda case, arrays, go: _rebiased(case, arrays, go, _alibi_term, lambda term: wrong(case, term))
 
 
+def _at_the_end(case: dict) -> list[int]:
+    """Positions of the queries if the last one stood at the last key."""
+    return [case["context_positions"][-1] - i for i in reversed(range(case["dims"]["Lq"]))]
+
+
 def _other_slopes(case: dict, term: np.ndarray) -> np.ndarray:
     right, other = case["alibi"]["slopes"], {"interleaved": "geometric", "geometric": "interleaved"}
     ratio = alibi_slopes(case["heads"], other[right]) / alibi_slopes(case["heads"], right)
@@ -234,6 +239,13 @@ entries.enter(
     "The forms agree under a causal mask only.",
     has_alibi,
     {"scores": altered(alibi=lambda case: {**case["alibi"], "form": "relative" if case["alibi"]["form"] == "distance" else "distance"})},
+)
+entries.enter(
+    "alibi_to_the_end",
+    "ALiBi with the last query at the last key",
+    "Count queries from where they stand: only behind a cache is the last one at the last key.",
+    lambda case: has_alibi(case) and case["query_positions"] != _at_the_end(case),
+    {"scores": altered(query_positions=_at_the_end)},
 )
 
 

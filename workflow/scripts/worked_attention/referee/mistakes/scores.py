@@ -112,13 +112,24 @@ def softcap_ignored(case: dict, arrays: Arrays, go: Stage) -> Arrays:
 
 @mistake(
     "scores",
-    "the softcap after bias and mask, so that blocked scores become -softcap",
+    "the softcap after the mask, so that blocked scores become -softcap",
     "Cap the scaled scores first; add the bias and mask then.",
-    lambda case: capped(case) and (biased(case) or masked(case)),
+    lambda case: capped(case) and masked(case),
 )
 def softcap_after_mask(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     made, _, added, keep = cells(case, arrays, go)
     return made | {"masked": softcap(filled(case, made["scaled"] + added, keep), case["softcap"])}
+
+
+@mistake(
+    "scores",
+    "the softcap after the bias",
+    "Cap the scaled scores first, and add the bias then.",
+    lambda case: capped(case) and biased(case),
+)
+def softcap_after_bias(case: dict, arrays: Arrays, go: Stage) -> Arrays:
+    made, _, added, keep = cells(case, arrays, go)
+    return made | {"masked": filled(case, softcap(made["scaled"] + added, case["softcap"]), keep)}
 
 
 @mistake(
