@@ -30,7 +30,7 @@ from worked_attention.cases.suites import load_config, load_suites  # noqa: E402
 from worked_attention.referee.arithmetics import recast  # noqa: E402
 from worked_attention.referee.bounds.contracts import CONTRACTS  # noqa: E402
 from worked_attention.referee.chain import STAGE  # noqa: E402
-from worked_attention.referee.evidence import GRAIN, difference, largest_of, source_of  # noqa: E402
+from worked_attention.referee.evidence import GRAIN, NO_SUMS, difference, largest_of, source_of  # noqa: E402
 from worked_attention.referee.judge import ANY, Trials, judge_case, widened  # noqa: E402
 from worked_attention.referee.mistakes.library import LIBRARY  # noqa: E402
 from worked_attention.referee.power import by_mistake  # noqa: E402
@@ -370,7 +370,7 @@ def count_spoiled(case: dict, given: Arrays, dtype: np.dtype, counts: Counter) -
     judges = Judge(case, given, {}), Judge(case, given, {name: array for name, array in right.items() if name != "output"})
     for name, spoil in SPOILS.items():
         output = spoil(right["output"].astype(np.float64))
-        grain = GRAIN[dtype.name] * largest_of(exact["output"])
+        grain = GRAIN[dtype.name] * max(largest_of(exact["output"]), largest_of(right["output"].astype(np.float64)))
         same = any(bool((difference(output, other.astype(np.float64)) <= grain).all()) for other in (exact["output"], right["output"]))
         for judge in judges:
             word = "is the right answer" if same else judge.verdict(sent_as(dtype, {"output": output})["output"])
@@ -379,13 +379,22 @@ def count_spoiled(case: dict, given: Arrays, dtype: np.dtype, counts: Counter) -
                 print(f"spoiled and right: {case['suite']}/{case['name']} in {dtype.name}: {name}")
 
 
+def measures(arrays: Arrays) -> dict[str, float]:
+    """The largest element of each array, or, where its terms cancel altogether, that of what it is made from, as far back as need be."""
+    found: dict[str, float] = {}
+    for name in [name for name in CATALOGUE if name in arrays]:
+        before = CATALOGUE[name].made_from if CATALOGUE[name].stage != "backward" and name not in NO_SUMS else ()
+        source = max([source_of(name, arrays), *(found[other] for other in before if other in found)])
+        own = largest_of(arrays[name])
+        found[name] = own if own > GRAIN["float64"] * source else source
+    return found
+
+
 def moved(made: Arrays, right: Arrays) -> float:
-    """The most by which an array differs, in parts of its largest element, or, where its terms cancel altogether, of that of what it is
-    made from; fills and biases are no measure."""
-    found = [0.0]
+    """The most by which an array differs, in parts of its measure; fills and biases are no measure."""
+    found, sizes = [0.0], measures(right)
     for name, array in made.items():
-        size = largest_of(right[name])
-        size = size if size > GRAIN["float64"] * source_of(name, right) else source_of(name, right)
+        size = sizes[name]
         if array.dtype != bool and array.shape == right[name].shape and name not in ("masked", "bias") and size:
             found.append(float(np.nan_to_num(difference(array, right[name]), posinf=np.inf).max(initial=0.0)) / size)
     return max(found)
@@ -394,15 +403,17 @@ def moved(made: Arrays, right: Arrays) -> float:
 def count_mistakes(case: dict, given: Arrays, dtype: np.dtype, counts: Counter, known: frozenset[str] = ALL) -> set[str]:
     """Verdicts on `known` mistakes that move what is sent by more than MOVED, by (what is sent, verdict); returns which ones do."""
     wide, rounded, right = exactly(case, given, dtype)
-    with np.errstate(all="ignore"):  # a fill that `dtype` does not hold is infinite there, or what it is for who computes wide
-        unrounded = from_parameters(wide | {"mask": wide["mask"] | {"fill": case["mask"]["fill"]}}, rounded)
+    fills = {case["mask"]["fill"], fill_value(case["mask"]["fill"], np.dtype(case["dtype"]))}
+    with np.errstate(all="ignore"):  # one that a dtype does not hold is infinite there; the case's dtype and a wider one count as well
+        fills |= {float(np.asarray(fill).astype(case["dtype"])) for fill in fills if not isinstance(fill, str)}
+        readings = [right, *(from_parameters(wide | {"mask": wide["mask"] | {"fill": fill}}, rounded) for fill in fills)]
     alone, found = Judge(case, given, {}), set()
     for mistake in [LIBRARY[name] for name in LIBRARY if name in known and LIBRARY[name].applies({**wide, "dtype": dtype.name})]:
         made = by_mistake(wide, right, mistake) or {}
         output = {name: made[name] for name in ("output",) if name in made}
         others = {name: array for name, array in made.items() if name != "output"}
         for part, sent, judge in (("output", output, alone), ("all", made, Judge(case, given, sent_as(dtype, others)))):
-            if sent and min(moved(sent, right), moved(sent, unrounded)) > MOVED:
+            if sent and min(moved(sent, reading) for reading in readings) > MOVED:
                 found.add(mistake.name)
                 word = judge.verdict(sent_as(dtype, output).get("output"))
                 counts[part, word] += 1
