@@ -347,7 +347,9 @@ def test_the_table_tells_the_verdicts_apart() -> None:
     counts = {"truth": {"pass": 2, "fail": 1}, "a.b": {"pass": 1, "undecided": 1, "unsupported": 1}, "c.d": {"not installed": 3}}
     suite = {"cases": 3, "claims": {"checked": 0, "errata": 0}, "references": counts}
     alone = {"cases": 1, "claims": {"checked": 0, "errata": 0}, "references": {}}
-    lines = table({"suites": {"a_name_that_no_table_can_hold": suite, "alone": alone}, "errata": [], "failures": []}, "page").splitlines()
+    lines = table(
+        {"suites": {"a_name_that_no_table_can_hold": suite, "alone": alone}, "errata": [], "failures": [], "sampled": []}, "page"
+    ).splitlines()
     assert max(map(len, lines)) <= 100
     assert lines[2].split() == ["a_name_that_no_...", "3", "0", "0", "2", "1", "0", "1", "0", "1"]
     assert lines[3].split() == ["alone", "1", "0", "0", *"-" * 6]

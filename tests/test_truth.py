@@ -413,7 +413,7 @@ else:
         write_stage(folder / stage / "case", stage, case, {name: made[name] for name in names})
     write_json(folder / "parameters" / "case" / "case.json", case)
     write_json(folder / "parameters" / "suite.json", {"cases": ["case"]})
-    print(truth_megabytes(case["shapes"]))
+    print(truth_megabytes(case))
 """
 
 

@@ -18,6 +18,7 @@ rule parameters:
         "../../envs/attention.yaml"
     params:
         suite=lambda wildcards: plan.digest(wildcards.suite),
+        whole=plan.config["limits"]["max_whole_mb"],
         code=code("parameters", without="cases"),
     script:
         "../scripts/parameters.py"

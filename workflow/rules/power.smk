@@ -16,7 +16,11 @@ rule power:
     conda:
         "../../envs/attention.yaml"
     params:
-        suites={suite: plan.digest(suite) for suite in plan.suites},
+        suites={
+            suite: plan.digest(suite)
+            for suite in plan.suites
+            if suite not in plan.sampled
+        },
         code=code("power", without="cases"),
     script:
         "../scripts/power.py"

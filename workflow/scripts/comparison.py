@@ -7,6 +7,7 @@ from worked_attention.files.artifacts import FORMAT, Packed, logged, read_cases,
 from worked_attention.referee.arithmetics import Ours, compared
 from worked_attention.referee.claims import check_claim
 from worked_attention.stages.catalogue import STAGES
+from worked_attention.stages.rows import WHY, partial
 
 NOTHING = {"arrays": {}, "first_divergence": None}
 WHOLE = "torch.manual"  # which shows every array of the cases that it runs
@@ -50,6 +51,7 @@ with logged(snakemake.log[0]):
                 "suite": case["suite"],
                 "case": case["name"],
                 "dtype": case["dtype"],
+                **({"looked_at": case["rows"] | {"why": WHY}} if partial(case) else {}),
                 "references": results,
                 "first_divergence": min(diverging, key=lambda d: STAGES.index(d["stage"]), default=None),
                 "claims": claims,

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from worked_attention.drawing.heatmaps import case_figure, chosen, maps, overview_figure, write_png, write_svg
-from worked_attention.files.artifacts import logged, read_arrays, read_suite, write_bytes
+from worked_attention.files.artifacts import logged, read_case, read_suite, write_bytes
 from worked_attention.referee.claims import check_claim
+from worked_attention.stages.rows import looked_at
 
 
 def save(figure, path: Path, dpi: int) -> None:
@@ -32,9 +33,8 @@ with logged(snakemake.log[0]):  # noqa: F821
     cases = [case for case in cases if case["name"] in suite["figures"]]
     at_a_glance = []
     for case in cases:
-        arrays: dict = {}
-        for folder in [folder for name, folder in source.items() if name != "parameters"]:
-            arrays |= read_arrays(Path(folder, case["name"]))
+        arrays = read_case([Path(folder) for name, folder in source.items() if name != "parameters"], case, case["sample"])
+        case = looked_at(case)
         wrong = misprints(case["claims"], arrays)
         save(case_figure(case, chosen(case, arrays, looks, wrong), looks), Path(snakemake.output.figures, case["name"]), looks["dpi"])  # noqa: F821
         at_a_glance += [(case, m) for m in maps(case, arrays, looks, wrong) if m.name == "weights"]

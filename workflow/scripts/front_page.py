@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from worked_attention.files.artifacts import logged, read_array, read_json, read_suite, write_text
+from worked_attention.files.artifacts import logged, read_json, read_looked_at, read_suite, write_text
 from worked_attention.pages.front import front_sections
 from worked_attention.pages.language import N_, _, speak
 from worked_attention.pages.render import renderer
@@ -33,7 +33,7 @@ with logged(snakemake.log[0]):
     for parameters, weights, comparison in zip(source.parameters, source.weights, source.comparisons, strict=True):
         suite, cases = read_suite(parameters)
         told = [{**case, "comparison": read_json(Path(comparison, f"{case['name']}.json"))} for case in cases]
-        first = read_array(Path(weights, cases[0]["name"], "weights.npy")).astype(float)
+        first = read_looked_at(Path(weights), cases[0], "weights").astype(float)
         small = first.reshape(-1, *first.shape[-2:])[0][:THUMBNAIL, :THUMBNAIL]
         suites.append({**suite, "cases": [paged(case, suite["name"], case["name"]) for case in told], "thumbnail": small})
     summary, environment = read_json(source.summary), read_json(source.environment)

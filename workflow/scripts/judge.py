@@ -12,6 +12,12 @@ from worked_attention.referee.outcome import WORDS, objection
 from worked_attention.referee.report import judge_all, table
 from worked_attention.referee.submissions import Submission, Unreadable
 
+
+def without(suite: dict, cases: list[str]) -> dict:
+    """A suite without `cases`, suite/case."""
+    return suite | {"cases": {name: case for name, case in suite["cases"].items() if f"{suite['name']}/{name}" not in cases}}
+
+
 sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 path, folder = snakemake.params.submission, Path("config/suites")
 with logged(snakemake.log[0]):
@@ -20,9 +26,15 @@ with logged(snakemake.log[0]):
     speak(snakemake.params.language)
     said = []
     submission = verdict = None
-    suites = {name: load_suite(folder / f"{name}.yaml", snakemake.params.limits) for name in snakemake.params.suites}
+    loaded = {name: load_suite(folder / f"{name}.yaml", snakemake.params.limits) for name in snakemake.params.suites}
+    large = [f"{suite}/{name}" for suite in loaded for name, case in loaded[suite]["cases"].items() if case["sample"]]
+    suites = {suite: found for suite in loaded if (found := without(loaded[suite], large))["cases"]}
+    if large:
+        said.append(f"Not judged, for of cases larger than limits.max_whole_mb a sample of rows is looked at: {', '.join(large)}")
+    if not suites:
+        sys.exit(f"Error: {said[0]}; raise the limit to judge them")
     try:
-        submission = Submission(Path(path), suites, dict.fromkeys(suites, folder))
+        submission = Submission(Path(path), suites, dict.fromkeys(suites, folder), large)
         verdict = judge_all(submission, suites, contract=snakemake.params.contract, digits=snakemake.params.digits)
     except Unreadable as error:
         said.append(f"Error: submission {path}: {error}")

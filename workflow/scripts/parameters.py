@@ -8,7 +8,7 @@ from worked_attention.stages import parameters
 
 with logged(snakemake.log[0]):
     source, output = Path(snakemake.input.suite), Path(snakemake.output[0])
-    suite = load_suite(source, UNLIMITED)
+    suite = load_suite(source, UNLIMITED | {"max_whole_mb": snakemake.params.whole})
     for name, case in suite["cases"].items():
         write_stage(output / name, "parameters", case, parameters.stage(case, source.parent))
         write_json(output / name / "case.json", case)

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from worked_attention.cases.questions import Place, load_counted, places
-from worked_attention.files.artifacts import logged, read_arrays, read_json, write_text
+from worked_attention.files.artifacts import logged, read_case, read_json, write_text
 from worked_attention.pages.case_page import printed_numbers
 from worked_attention.pages.language import speak
 from worked_attention.pages.markdown import markdown
@@ -15,6 +15,7 @@ from worked_attention.pages.work import Work
 from worked_attention.referee.outcome import says
 from worked_attention.referee.report import judge_all
 from worked_attention.referee.submissions import Submission
+from worked_attention.stages.rows import looked_at
 
 RESULTS, SUITES = Path("results"), Path("config/suites")
 
@@ -28,10 +29,9 @@ def comparison(suite: str, case: str) -> dict:
 @cache
 def work(suite: str, name: str) -> Work:
     """A case laid open."""
-    case, arrays = read_json(RESULTS / suite / "parameters" / name / "case.json"), {}
-    for stage in [stage for stage, names in case["arrays"].items() if names]:
-        arrays |= read_arrays(RESULTS / suite / stage / name)
-    return Work(case, arrays, printed_numbers(comparison(suite, name)["claims"]), snakemake.params.digits)
+    case = read_json(RESULTS / suite / "parameters" / name / "case.json")
+    arrays = read_case([RESULTS / suite / stage for stage, names in case["arrays"].items() if names], case, case["sample"])
+    return Work(looked_at(case), arrays, printed_numbers(comparison(suite, name)["claims"]), snakemake.params.digits)
 
 
 def judged(code: str, of: Place) -> str:

@@ -3,7 +3,7 @@
 import gc
 from pathlib import Path
 
-from worked_attention.files.artifacts import FORMAT, logged, packed, read_arrays, read_suite, write_json
+from worked_attention.files.artifacts import FORMAT, logged, packed, read_cases, write_json
 from worked_attention.files.environment import libraries, without_paths
 from worked_attention.references.registry import adapter
 
@@ -11,19 +11,17 @@ gc.disable()  # what a library makes while it is imported stays; to search that 
 
 with logged(snakemake.log[0]):
     library, output = snakemake.wildcards.library, Path(snakemake.output[0])
-    parameters = Path(snakemake.input.parameters)
-    cases = read_suite(parameters)[1]
     for name in snakemake.params.names:
         module = adapter(library, name)
         said: dict = {"format": FORMAT, "installed": module is not None, "unsupported": {}, "convention": {}}
         with packed(output / f"{name}.npz") as put:
-            for case in cases if module else []:
+            for case, arrays in read_cases(snakemake.input) if module else []:
                 if reason := module.supports(case):
                     said["unsupported"][case["name"]] = reason
                     continue
                 if other := module.convention(case):
                     said["convention"][case["name"]] = other
-                for array, value in module.run(case, read_arrays(parameters / case["name"])).items():
+                for array, value in module.run(case, arrays).items():
                     put(case["name"], array, value)
         write_json(output / f"{name}.json", said)
     if library == "torch":  # what it says of itself is part of the environment

@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from worked_attention.cases.fitting import fitting, known
-from worked_attention.files.artifacts import logged, read_array, read_json, read_suite
+from worked_attention.files.artifacts import logged, read_json, read_looked_at, read_suite
 from worked_attention.studies import figures, tables
 from worked_attention.studies.cases import row
 from worked_attention.studies.files import write_study
@@ -17,7 +17,7 @@ with logged(snakemake.log[0]):
     def array(case: dict, name: str):
         """An array of a case by "stage/array"."""
         stage, name = name.split("/")
-        return read_array(Path(source[stage], case["name"], f"{name}.npy"))
+        return read_looked_at(Path(source[stage]), case, name)
 
     def told(case: dict) -> dict:
         """The row of a case in results/cases.csv."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from worked_attention.cases.columns import columns
-from worked_attention.files.artifacts import FORMAT, logged, read_array, read_json, read_suite, write_json, write_text
+from worked_attention.files.artifacts import FORMAT, logged, read_json, read_looked_at, read_suite, write_json, write_text
 from worked_attention.files.summary import summarise, table
 from worked_attention.studies.cases import row, spreadsheet
 
@@ -14,7 +14,7 @@ with logged(snakemake.log[0]):
         suite, cases = read_suite(parameters)
         compared = {case["name"]: read_json(Path(comparison, f"{case['name']}.json")) for case in cases}
         suites[suite["name"]] = [compared[name] for name in sorted(compared)]
-        rows += [row(case, read_array(Path(weights, case["name"], "weights.npy")), compared[case["name"]]) for case in cases]
+        rows += [row(case, read_looked_at(Path(weights), case, "weights"), compared[case["name"]]) for case in cases]
     summary = summarise(suites)
     write_json(Path(output.json), summary)
     write_text(Path(output.text), table(summary, Path(output.json).with_name("index.html").as_posix()))

@@ -1,33 +1,66 @@
-"""Rule truth: the exact numbers of every stage of one suite, and how far our own are from them."""
+"""Rule truth: the exact numbers of every stage of one suite, and how far our own are from them; of a large case, some rows at a time."""
 
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from worked_attention.files.artifacts import FORMAT, logged, packed, read_cases, write_json
+from worked_attention.files.artifacts import (
+    FORMAT,
+    logged,
+    packed,
+    progress,
+    read_case,
+    read_parts,
+    read_suite,
+    stage_folders,
+    write_json,
+)
 from worked_attention.referee.bounds.rounding import Boundless
-from worked_attention.referee.compare import compare_arrays, own_gates, verdict_on
+from worked_attention.referee.compare import Gate, compare_arrays, own_gates, together, verdict_on
+from worked_attention.referee.truth.balls import Settled
 from worked_attention.referee.truth.whole import truth
+from worked_attention.stages.rows import SLICE, along, looked_at
+
+
+def check(ours: np.ndarray, found: Settled, gate: Gate) -> dict:
+    """Our array against the exact numbers; what is not certified accuses nobody, and acquits nobody."""
+    exact, radius = found
+    known = np.isfinite(radius)
+    if not known.all():
+        exact, radius = np.where(known, exact, ours), np.where(known, radius, 0.0)
+    result = compare_arrays(exact, ours, replace(gate, bound=gate.bound + radius))
+    return result | ({"verdict": "undecided", "reason": "is not certified"} if result["verdict"] == "pass" and not known.all() else {})
+
+
+def checks(case: dict, certified: dict[str, Settled]) -> Iterator[tuple[str, dict]]:
+    """(name, `check`) of the arrays of a case, of large ones some rows at a time."""
+    for places, part, ours in read_parts(stage_folders(snakemake.input), case):
+        progress(f"{case['suite']}/{case['name']}: held against the exact numbers, from query {places[0]:,}")
+        allowed = own_gates(part, ours)
+        for name, found in certified.items():
+            axis = along(name)
+            if axis is not None and found.middle.shape[axis] > len(places):
+                found = found[(..., places, *[slice(None)] * (-axis - 1))]
+            elif axis is None and places[0]:
+                continue  # what has no queries is looked at once
+            yield name, check(ours[name], found, allowed[name])
+
 
 with logged(snakemake.log[0]):
     output, verdicts = Path(snakemake.output[0]), {}
     with packed(output / "truth.npz") as put:
-        for case, ours in read_cases(snakemake.input):
+        for case in read_suite(snakemake.input.parameters)[1]:
             try:
-                allowed = own_gates(case, ours)
-                certified = truth(case, ours)
+                certified = truth(looked_at(case), read_case([Path(snakemake.input.parameters)], case, case["sample"]))
+                found: dict[str, list[dict]] = {}
+                for name, result in checks(case, certified):
+                    found.setdefault(name, []).append(result)
             except (Boundless, NotImplementedError) as error:  # an array that nothing stands beside
                 sys.exit(f"{case['suite']}/{case['name']}: {error}")
-            checked = {}
-            for name, (exact, radius) in certified.items():
-                put(case["name"], name, np.stack([exact, radius], axis=-1))
-                known = np.isfinite(radius)
-                if not known.all():  # what is not certified accuses nobody, and acquits nobody
-                    exact, radius = np.where(known, exact, ours[name]), np.where(known, radius, 0.0)
-                checked[name] = compare_arrays(exact, ours[name], replace(allowed[name], bound=allowed[name].bound + radius))
-                if checked[name]["verdict"] == "pass" and not known.all():
-                    checked[name] |= {"verdict": "undecided", "reason": "is not certified"}
-            verdicts[case["name"]] = verdict_on(checked)
+            for name, settled in certified.items():
+                put(case["name"], name, settled.pieces(SLICE), (*settled.middle.shape, 2), np.dtype(np.float64))
+            verdicts[case["name"]] = verdict_on({name: together(found[name]) for name in certified})
     write_json(output / "truth.json", {"format": FORMAT, "cases": verdicts})

@@ -30,9 +30,10 @@ class Plan:
     for all suites of the run. home: that of the front page that pages lead back to: of all suites, if there is one. present: the
     libraries that are installed.
     questions, counted: the short pages, and the cases that they only count; none in a run of some suites.
-    installed: all packages, each with its version. drawn, studied, timed, compared, gradients: the suites
-    that have figures, studies, measured costs, references, a stage backward. pairs: each (suite, library) to be compared. noted: the
-    folder in which a job that had torch loaded noted what torch says of itself; none if no suite is compared with torch.
+    installed: all packages, each with its version. drawn, studied, timed, compared, gradients, sampled: the suites
+    that have figures, studies, measured costs, references, a stage backward, cases of which only a sample of rows is looked at. pairs: each
+    (suite, library) to be compared. noted: the folder in which a job that had torch loaded noted what torch says of itself; none if no
+    suite is compared with torch.
     """
 
     def __init__(self, overrides: dict):
@@ -55,6 +56,7 @@ class Plan:
         self.timed = [name for name in self.studied if "costs" in self.suites[name]["studies"]]
         self.compared = [name for name in self.suites if self.references(name)]
         self.gradients = [name for name, suite in self.suites.items() if any(case["backward"] for case in suite["cases"].values())]
+        self.sampled = [name for name, suite in self.suites.items() if any(case["sample"] for case in suite["cases"].values())]
         self.pairs = [(suite, library) for suite in self.compared for library in self.present if self.asked(suite, library)]
         self.noted = [f"results/{suite}/references/torch" for suite, library in self.pairs if library == "torch"][:1]
 

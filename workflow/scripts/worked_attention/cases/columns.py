@@ -19,6 +19,7 @@ COUNTED = {
     "parameters": "numbers in weights, biases and gains",
     "multiply_adds": "of the matrix products of all stages",
     "bytes": "of the arrays of all stages",
+    "looked_at": "queries that all columns from here on are of: all, or a sample of those of a large case",
     "entropy": "-sum p ln p of a row of weights, mean over rows",
     "largest_weight": "largest of all weights",
     "claims": "printed numbers that were checked",

@@ -4,6 +4,7 @@ from math import prod
 
 from worked_attention.stages.catalogue import CATALOGUE, STAGES, WEIGHTS, kept_in, shape, size
 from worked_attention.stages.dtypes import DTYPES
+from worked_attention.stages.rows import blocks
 
 
 def multiply_adds(arrays: dict[str, list[str]], dims: dict[str, int]) -> dict[str, int]:
@@ -40,12 +41,14 @@ def counted(arrays: dict[str, list[str]], shapes: dict[str, tuple], dims: dict[s
     }
 
 
-def truth_megabytes(shapes: dict[str, list[int]]) -> float:
-    """Memory that rule truth needs for a case, estimated, in 10^6 bytes. shapes: of all its arrays, by name.
+def truth_megabytes(case: dict) -> float:
+    """Memory that rule truth needs for a case as it is looked at, estimated, in 10^6 bytes.
 
-    Measured: 24 bytes for each number (ours, its bound, the exact one), 130 more for each of the largest array while it is compared, 72 as
-    a ball for each that is not a score or weight, for those are computed in slices, and 100 MB for Python and what is in work.
+    Measured: 8 bytes for each number, the exact one, and 16 more while it is compared (ours, its bound), then 130 for each of the largest
+    array, which is done in parts where a case is large; 72 as a ball for each that is not a score or weight, for those are computed in
+    slices; and 100 MB for Python and what is in work.
     """
-    sizes = {name: prod(axes) for name, axes in shapes.items()}
+    sizes = {name: prod(axes) for name, axes in case["shapes"].items()}
     kept = sum(size for name, size in sizes.items() if CATALOGUE[name].axes[-1] not in ("Lk", "Lc"))
-    return 100 + (24 * sum(sizes.values()) + 130 * max(sizes.values()) + 72 * kept) / 1e6
+    compared = (16 * sum(sizes.values()) + 130 * max(sizes.values())) / len(blocks(case))
+    return 100 + (8 * sum(sizes.values()) + compared + 72 * kept) / 1e6

@@ -51,5 +51,5 @@ def undrawable(axes: dict[str, str], cases: dict[str, dict], compared: bool) -> 
 
 
 def fitting(study: str, cases: dict[str, dict]) -> list[dict]:
-    """The cases that `study` can use, in the suite's order; cases: resolved ones by name."""
-    return [case for case in cases.values() if STUDIES[study][1](case, cases)]
+    """The cases that `study` can use, in the suite's order, none of which a sample of rows is looked at; cases: resolved ones by name."""
+    return [case for case in cases.values() if STUDIES[study][1](case, cases) and not case["sample"]]

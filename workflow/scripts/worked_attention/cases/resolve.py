@@ -15,6 +15,7 @@ from worked_attention.cases.options import filled, schema, uses
 from worked_attention.cases.printed import claims
 from worked_attention.cases.rules import MASK_ARRAYS, beginning, check_options, check_values, drawn
 from worked_attention.cases.sizes import find_sizes, place
+from worked_attention.stages import rows
 from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, existing, shape, size
 from worked_attention.stages.dtypes import DTYPES, overflow, usual_precision
 
@@ -59,6 +60,7 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
         **_settled(options, names, dims),
         **_positions(options["positions"], dims, fail),
         **_tokens(options, dims, fail),
+        **_rows(shapes["masked"], dims["Lq"], DTYPES[scores].bytes, limits),
         "uses": used,
         "parameters": given,
         "spelled": sorted(n for n in given if isinstance(given[n], list) and any(word in str(given[n]) for word in SPELLED)),
@@ -69,6 +71,8 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
         "claims": claims(options["claims"], shapes, fail),
     }
     check_values(raw, case, fail)
+    if case["sample"]:
+        _check_sampled(case, limits["max_whole_mb"], fail)
     return None if problems else case
 
 
@@ -115,12 +119,28 @@ def _mask(options: dict) -> dict:
 def _too_large(shapes: dict[str, tuple], dtype: str, limit: float, fail: Report) -> bool:
     """Whether an array would take more than `limit` megabytes in `dtype`; the first one goes to `fail`."""
     for array, axes in shapes.items():
-        megabytes = prod(axes) * DTYPES[dtype].bytes / 1e6
-        if megabytes > limit:
+        size = prod(axes) * DTYPES[dtype].bytes
+        if size > limit * 1e6:
             allowed = f"limits.max_array_mb = {limit:g}; make the case smaller or raise the limit"
-            fail((), f"{array} {list(axes)} would take {megabytes:,.0f} MB, more than {allowed}")
+            fail((), f"{array} {list(axes)} would take {size / 1e6:,.0f} MB ({size:,} bytes), more than {allowed}")
             return True
     return False
+
+
+def _rows(scores: tuple[int, ...], queries: int, size: int, limits: dict) -> dict:
+    """`rows`, which are all, and `sample`: the queries that are looked at where scores of this shape, at `size` bytes, are more than
+    `max_whole_mb` megabytes, else None. Who sets no such limit looks at all."""
+    whole = prod(scores) * size / 1e6 <= limits.get("max_whole_mb", math.inf)
+    return {"rows": rows.every(queries), "sample": None if whole else rows.sample(queries)}
+
+
+def _check_sampled(case: dict, limit: float, fail: Report) -> None:
+    """What a case that is looked at in some rows alone cannot have; the first thing goes to `fail`."""
+    larger = f"of cases larger than limits.max_whole_mb = {limit:g} a sample of rows is looked at"
+    if case["backward"]:
+        fail(("backward",), f"needs all queries, but {larger}; make the case smaller, raise the limit or remove it")
+    elif case["claims"]:
+        fail(("claims",), f"may be about any row, but {larger}; make the case smaller, raise the limit or remove them")
 
 
 def _tokens(options: dict, dims: dict[str, int], fail: Report) -> dict[str, list[str]]:

@@ -16,6 +16,7 @@ from worked_attention.cases.strict_yaml import LARGEST_INTEGER, Document, Proble
 from worked_attention.cases.sweeps import Combination, expanded
 from worked_attention.cases.violations import violations
 from worked_attention.cases.words import did_you_mean, kind, short, shown
+from worked_attention.stages.rows import looked_at
 
 NAME = re.compile(r"[a-z0-9_]+")
 RESERVED = (  # folders of results/
@@ -191,7 +192,7 @@ class _Suite:
     def _check_truth(self, cases: dict[str, dict | None], limits: dict) -> None:
         """Whether the exact numbers of a case need more memory than they may; who sets no such limit asks for none of them."""
         for name, case in cases.items():
-            need = truth_megabytes(case["shapes"]) if case else 0
+            need = truth_megabytes(looked_at(case)) if case else 0
             if need > limits.get("max_truth_mb", math.inf):
                 limit = f"limits.max_truth_mb = {limits['max_truth_mb']:g}; make the case smaller, raise the limit or say references: none"
                 self._report(("cases", name), f"its exact numbers would take about {need:,.0f} MB, more than {limit}")

@@ -10,10 +10,11 @@ import os
 import sys
 import traceback
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from functools import lru_cache
 from io import BytesIO
+from math import prod
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from worked_attention.stages.catalogue import CATALOGUE, STAGES, axes, kept_in
 from worked_attention.stages.precision import bfloat16
+from worked_attention.stages.rows import along, blocks, cut, looked_at, stored
 
 FORMAT = 1  # of the JSON files of results/ that have no number of their own; it rises when a key goes or changes its meaning
 SHOWN = 4096  # stage.json holds the values of arrays with at most so many elements
@@ -63,24 +65,35 @@ def _npy(array: np.ndarray) -> memoryview:
 
 
 @contextmanager
-def packed(path: Path) -> Iterator[Callable[[str, str, np.ndarray], None]]:
-    """Give `put(case, name, array)`, and write all that was put to `path` as .npz; its bytes depend on what was put alone."""
+def packed(path: Path) -> Iterator[Callable]:
+    """Give `put(case, name, array)`, and write all that was put to `path` as .npz; its bytes depend on what was put alone.
+
+    Of a large array, pieces will do: `put(case, name, pieces, shape, dtype)`, whose numbers follow each other as in the array.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = f"{path}.part"
     with zipfile.ZipFile(temporary, "w") as archive:
 
-        def put(case: str, name: str, array: np.ndarray) -> None:
+        def put(case: str, name: str, pieces: np.ndarray | Iterable, shape: tuple[int, ...] = (), dtype: np.dtype | None = None) -> None:
+            if isinstance(pieces, np.ndarray):
+                pieces, shape, dtype = [pieces], pieces.shape, pieces.dtype
             member = zipfile.ZipInfo(f"{case}/{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
             member.create_system = 3
-            array, head = np.ascontiguousarray(array), BytesIO()
-            np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(array))
-            member.file_size = head.tell() + array.nbytes
+            head = BytesIO()
+            np.lib.format.write_array_header_1_0(head, _kind(shape, dtype))
+            member.file_size = head.tell() + prod(shape) * dtype.itemsize
             with archive.open(member, "w") as file:  # without a copy, for an array may be as large as the memory allows
                 file.write(head.getvalue())
-                file.write(array.reshape(-1).view(np.uint8).data)
+                for piece in pieces:
+                    file.write(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
 
         yield put
     os.replace(temporary, path)
+
+
+def _kind(shape: tuple[int, ...], dtype: np.dtype) -> dict:
+    """The header of a .npy file."""
+    return {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(shape)}
 
 
 class Packed:
@@ -158,6 +171,30 @@ def read_arrays(folder: Path) -> dict[str, np.ndarray]:
     return {name[:-4]: read_array(folder / name) for name in names}
 
 
+def read_rows(folder: Path, case: dict, chosen: list[int]) -> dict[str, np.ndarray]:
+    """The arrays of one stage of the `case` cut to its queries `chosen`, by name, from its folder {stage}/{case}; no more of a file is read
+    than these rows. An array that is not there is left out."""
+    found = {}
+    for name in cut(case, chosen)["arrays"][folder.parent.name]:
+        path = folder / f"{stored(case, name)}.npy"
+        if path.exists():
+            found[name] = _taken(path, name, chosen)
+    return found
+
+
+def _taken(path: Path, name: str, chosen: list[int]) -> np.ndarray:
+    """The queries `chosen` of array `name`, or all of one that has no queries."""
+    whole, axis = np.load(path, mmap_mode="r", allow_pickle=False), along(name)
+    rows = np.array(whole) if axis is None or whole.shape[axis] == 1 else np.take(whole, chosen, axis=axis).view(np.ndarray)
+    return rows.view(bfloat16) if rows.dtype.kind == "V" else rows
+
+
+def read_looked_at(folder: Path, case: dict, name: str) -> np.ndarray:
+    """Array `name` of the case, as far as it is looked at, from the folder of its stage."""
+    path = folder / case["name"] / f"{name}.npy"
+    return _taken(path, name, case["sample"]) if case["sample"] else read_array(path)
+
+
 def objection(case: dict, stage: str, arrays: dict[str, np.ndarray]) -> str | None:
     """Why these are not the `arrays` of a stage of the case, in a few words: others than the catalogue says, or of another dtype."""
     said, made = set(case["arrays"][stage]), set(arrays)
@@ -185,14 +222,58 @@ def write_stage(folder: Path, stage: str, case: dict, arrays: dict[str, np.ndarr
     """Write one case's `arrays` of a stage to `folder`, with a stage.json that explains them. Raises ValueError if they are not its own."""
     if wrong := objection(case, stage, arrays):
         raise ValueError(wrong)
-    described = {}
     for name, array in arrays.items():
         write_array(folder / f"{name}.npy", array)
-        described[name] = describe(case, name, array) | ({"values": values(array)} if array.size <= SHOWN else {})
+    _explain(folder, stage, case, arrays)
+
+
+def _explain(folder: Path, stage: str, case: dict, arrays: dict[str, np.ndarray]) -> None:
+    """Write the stage.json of a case; nothing if it has no `arrays` of the stage."""
+    described = {
+        name: describe(case, name, array) | ({"values": values(array)} if array.size <= SHOWN else {}) for name, array in arrays.items()
+    }
     if arrays:
         write_json(
             folder / "stage.json", {"format": FORMAT, "suite": case["suite"], "case": case["name"], "stage": stage, "arrays": described}
         )
+
+
+@contextmanager
+def by_rows(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> Iterator[Callable[[int, np.ndarray], None]]:
+    """Give `put(first, rows)`, which writes rows [..., n, columns] of an array [..., L, columns] to where the first of them belongs; the
+    file appears whole, with the bytes that `write_array` would write, when all are put."""
+    temporary = f"{path}.part"
+    with _created(temporary) as file:
+        np.lib.format.write_array_header_1_0(file, _kind(shape, dtype))
+        start, row = file.tell(), shape[-1] * dtype.itemsize
+
+        def put(first: int, rows: np.ndarray) -> None:
+            for lead, part in enumerate(np.ascontiguousarray(rows).reshape(-1, *rows.shape[-2:])):
+                file.seek(start + (lead * shape[-2] + first) * row)
+                file.write(part.reshape(-1).view(np.uint8).data)
+
+        yield put
+    os.replace(temporary, path)
+
+
+def stream_stage(folder: Path, case: dict, parts: Iterator[tuple[int, dict, dict[str, np.ndarray]]]) -> None:
+    """As `write_stage`, from `parts` of the case with their arrays, (number of the first query, case, arrays), one after the other.
+
+    All arrays of the stage have queries as their last axis but one.
+    """
+    stage, stand_in = folder.parent.name, {}
+    with ExitStack() as open_files:
+        put = {}
+        for first, part, arrays in parts:
+            if wrong := objection(part, stage, arrays):
+                raise ValueError(wrong)
+            for name, array in arrays.items():
+                if name not in put:
+                    shape = tuple(case["shapes"][name])
+                    put[name] = open_files.enter_context(by_rows(folder / f"{name}.npy", shape, array.dtype))
+                    stand_in[name] = np.broadcast_to(np.empty((), array.dtype), shape)
+                put[name](first, array)
+    _explain(folder, stage, case, stand_in)
 
 
 def read_suite(parameters: str) -> tuple[dict, list[dict]]:
@@ -202,15 +283,27 @@ def read_suite(parameters: str) -> tuple[dict, list[dict]]:
 
 
 def read_cases(inputs) -> Iterator[tuple[dict, dict[str, np.ndarray]]]:
-    """Each resolved case of a suite and its arrays of all stages that are named among the `inputs` of a rule (snakemake.input)."""
-    folders = [Path(folder) for name, folder in inputs.items() if name in STAGES and folder]
+    """Each resolved case of a suite and its arrays of all stages that are named among the `inputs` of a rule (snakemake.input); a case of
+    which a sample of queries is looked at is cut to these, and so are its arrays."""
     for case in read_suite(inputs.parameters)[1]:
-        arrays: dict[str, np.ndarray] = {}
-        for folder in folders:
-            arrays |= read_arrays(folder / case["name"])
-            if lost := [name for name in case["arrays"][folder.name] if name not in arrays]:
-                sys.exit(f"Error: {folder.as_posix()}/{case['name']} has lost {lost[0]}.npy; `snakemake --cores 1` makes it anew")
-        yield case, arrays
+        yield looked_at(case), read_case(stage_folders(inputs), case, case["sample"])
+
+
+def stage_folders(inputs) -> list[Path]:
+    """The folders of stages among the `inputs` of a rule."""
+    return [Path(folder) for name, folder in inputs.items() if name in STAGES and folder]
+
+
+def read_case(folders: list[Path], case: dict, chosen: list[int] | None = None) -> dict[str, np.ndarray]:
+    """The arrays of the case from `folders` of stages, by name; of its queries `chosen` alone, if there are some."""
+    arrays: dict[str, np.ndarray] = {}
+    for folder in folders:
+        place = folder / case["name"]
+        arrays |= read_rows(place, case, chosen) if chosen else read_arrays(place)
+        expected = (cut(case, chosen) if chosen else case)["arrays"][folder.name]
+        if lost := [name for name in expected if name not in arrays]:
+            sys.exit(f"Error: {place.as_posix()} has lost {stored(case, lost[0])}.npy; `snakemake --cores 1` makes it anew")
+    return arrays
 
 
 @contextmanager
@@ -235,8 +328,41 @@ def run_stage(snakemake, compute: Callable[[dict, dict], dict]) -> None:
     with logged(snakemake.log[0]):
         output = Path(snakemake.output[0])
         output.mkdir(parents=True, exist_ok=True)
-        for case, arrays in read_cases(snakemake.input):
+        folders = stage_folders(snakemake.input)
+        for case in read_suite(snakemake.input.parameters)[1]:
             try:
-                write_stage(output / case["name"], output.name, case, compute(case, arrays))
+                if case["sample"] and all(along(name) for name in case["arrays"][output.name]):
+                    stream_stage(output / case["name"], case, _parts(case, folders, compute, output.name))
+                else:
+                    write_stage(output / case["name"], output.name, case, compute(case, read_case(folders, case)))
             except ValueError as error:  # what the case itself forbids, or arrays that are not those of the stage
                 sys.exit(f"{case['suite']}/{case['name']}: stage {output.name}: {error}")
+
+
+def read_parts(folders: list[Path], case: dict) -> Iterator[tuple[list[int], dict, dict[str, np.ndarray]]]:
+    """What is looked at of a case in parts that need little memory, (places of the queries in it, case, arrays from `folders`); of a
+    case that is not large there is one part, all of it."""
+    looked, parts = looked_at(case), blocks(looked_at(case))
+    numbers = case["sample"] or range(case["dims"]["Lq"])
+    for places in parts:
+        alone = len(parts) == 1
+        yield (
+            places,
+            looked if alone else cut(looked, places),
+            read_case(folders, case, case["sample"] if alone else [numbers[place] for place in places]),
+        )
+
+
+def _parts(case: dict, folders: list[Path], compute: Callable[[dict, dict], dict], stage: str) -> Iterator[tuple[int, dict, dict]]:
+    """A stage of a large case, some queries at a time, as `stream_stage` takes it."""
+    for places in blocks(case):
+        part = cut(case, places)
+        yield places[0], part, compute(part, read_case(folders, case, places))
+        progress(f"{case['suite']}/{case['name']}: {stage}, {places[-1] + 1:,} of {case['dims']['Lq']:,} queries")
+
+
+def progress(words: str) -> None:
+    """Say on a terminal how far a long job is, in place of what stands in its last line."""
+    if sys.stdout.isatty():
+        sys.stdout.write(f"\r\033[K{words[: os.get_terminal_size(sys.stdout.fileno()).columns - 1]}")
+        sys.stdout.flush()

@@ -25,14 +25,18 @@ COLUMNS: dict[str, Callable[[dict], object]] = {  # of the table of suites: what
 def summarise(suites: dict[str, list[dict]]) -> dict:
     """From the comparisons of the cases of each suite, by its name, to the summary.
 
-    {format, suites: {suite: {cases, claims: {checked, errata}, references: {name: {verdict: count}}}}, errata: [...], failures: [...]}.
+    {format, suites: {suite: {cases, claims: {checked, errata}, references: {name: {verdict: count}}}}, errata: [...], failures: [...],
+    sampled: [{suite, case, queries, of}], the cases of which not all queries were looked at}.
     """
-    summary: dict = {"format": FORMAT, "suites": {}, "errata": [], "failures": []}
+    summary: dict = {"format": FORMAT, "suites": {}, "errata": [], "failures": [], "sampled": []}
     for suite, comparisons in suites.items():
         claims = [claim for comparison in comparisons for claim in comparison["claims"]]
         verdicts: dict[str, Counter] = {}
         for comparison in comparisons:
             where = {"suite": comparison["suite"], "case": comparison["case"]}
+            if "looked_at" in comparison:
+                rows = comparison["looked_at"]
+                summary["sampled"].append({**where, "queries": len(rows["numbers"]), "of": rows["of"]})
             for claim in comparison["claims"]:
                 if not claim["agrees"]:
                     summary["errata"].append({**where, **{k: claim[k] for k in ("array", "index", "printed", "right", "rounded")}})
@@ -63,6 +67,11 @@ def table(summary: dict, page: str) -> str:
     lines += ["", *_aligned([["reference", *VERDICTS.values()], *references])]
     if missing:
         lines.append(f"not installed: {', '.join(missing)} (pip install -r envs/requirements-references.txt)")
+    if found := [f"  {_place(e)}: {e['queries']:,} of {e['of']:,} queries" for e in summary["sampled"]]:
+        words = (
+            "of a large case some queries are looked at, and nothing is said of the others; its file in comparison/ tells which, and why:"
+        )
+        lines += ["", words, *_shortened(found, page)]
     if found := [f"  {_place(e)} {e['array']}{e['index']}: printed {e['printed']}, right {e['rounded']}" for e in summary["errata"]]:
         lines += ["", f"{len(found)} printed numbers are wrong (errata):", *_shortened(found, page)]
     return "\n".join(lines) + "\n"

@@ -15,6 +15,7 @@ from worked_attention.pages.settings import settings
 from worked_attention.pages.verdicts import REFERENCES, evidence
 from worked_attention.pages.work import FEATURES, TOKENS, Work
 from worked_attention.stages.catalogue import WEIGHTS, axes, shape
+from worked_attention.stages.rows import partial, whole_dims
 
 STEPS: dict[str, Callable[[Work, str], list]] = (
     projections.STEPS | scores.STEPS | weights.STEPS | contexts.STEPS | outputs.STEPS | backward.STEPS
@@ -94,7 +95,7 @@ def heading(name: str) -> str:
 
 def question(work: Work) -> Section:
     """What is asked, in a sentence and in a formula, and the settings."""
-    case, dims = work.case, work.case["dims"]
+    case, dims = work.case, whole_dims(work.case)
     heads = count(case["heads"], ngettext("{n} head", "{n} heads", case["heads"]))
     if case["kv_heads"] < case["heads"]:
         shared = ngettext("{heads} that share {n} key and value head", "{heads} that share {n} key and value heads", case["kv_heads"])
@@ -110,6 +111,13 @@ def question(work: Work) -> Section:
     keys = count(dims["Lk"], ngettext("{n} key", "{n} keys", dims["Lk"]))
     words = asked.format(queries=queries, keys=keys, heads=heads)
     blocks: list = [Words(capital(words) + _(BEGINNINGS[case["begins_at"]])), Formula(whole_formula(work))]
+    if partial(case):
+        words = _(
+            "Of the {of:,} queries of this large case, the exact numbers, the references and this page look at {n}, and nothing is said of "
+            "the others. Counted from 0 they are {numbers}; the comparison's file says why these."
+        )
+        numbers = case["rows"]["numbers"]
+        blocks.append(Words(words.format(of=dims["Lq"], n=len(numbers), numbers=_(", ").join(map(str, numbers))), "note"))
     if not work.whole:
         words = _("The case is larger than {tokens} tokens by {features} features, so the page tells the first query and head.")
         blocks.append(Words(words.format(tokens=TOKENS, features=FEATURES), "note"))
@@ -210,12 +218,13 @@ def others(comparison: dict) -> Section:
 
 def shapes(work: Work) -> Section:
     """Every array of the case with its shape and its meaning."""
-    dims, rows = work.case["dims"], []
+    dims, rows = whole_dims(work.case), []
     for stage, names in work.case["arrays"].items():
         for name in names:
             array = work.arrays[name]
-            symbols = ", ".join(axes(name, dims)[-array.ndim :])
-            cells = (Cell(stage), Cell(f"[{symbols}]"), Cell(f"[{', '.join(map(str, array.shape))}]"), Cell(formula(name)))
+            symbols = axes(name, dims)[-array.ndim :]
+            sizes = [dims[a] if a == "Lq" and n > 1 else n for a, n in zip(symbols, array.shape, strict=True)]
+            cells = (Cell(stage), Cell(f"[{', '.join(symbols)}]"), Cell(f"[{', '.join(map(str, sizes))}]"), Cell(formula(name)))
             rows.append((name, cells))
     sizes = ", ".join(f"{axis} = {size}" for axis, size in dims.items())
     words = _("L counts tokens (q of queries, k of keys, n of new keys, p of past ones, c of both), d widths, H heads: {sizes}.")
@@ -225,7 +234,7 @@ def shapes(work: Work) -> Section:
 
 def cost(work: Work) -> Section:
     """Parameters and multiply-adds, as arithmetic."""
-    case, dims = work.case, work.case["dims"]
+    case, dims = work.case, whole_dims(work.case)
     blocks: list = []
     if case["parameter_count"]:
         words = _("Parameters of the layer: {arithmetic} = {count:,}.")
@@ -262,7 +271,7 @@ def parameter_arithmetic(case: dict) -> str:
 
 def arithmetic(case: dict, stage: str) -> str:
     """The multiply-adds of a stage as a product of sizes."""
-    dims = case["dims"]
+    dims = whole_dims(case)
     batch = f"{dims['B']} × " if "B" in dims else ""
     made = {name for names in case["arrays"].values() for name in names}
 

@@ -16,6 +16,7 @@ from worked_attention.referee.units import spelled, unit
 from worked_attention.stages.catalogue import CATALOGUE
 
 Arrays = dict[str, np.ndarray]
+SEVERITY = ("pass", "undecided", "fail")
 VERDICTS = {"right": "pass", "wrong": "fail", "undecided": "undecided"}
 
 
@@ -98,6 +99,14 @@ def compare_arrays(ours: np.ndarray, theirs: np.ndarray, gate: Gate) -> dict:
     if found.word == "undecided":
         result["reason"] = f"may differ by {found.limit:.2g}, and its largest element is {found.size:.2g}"
     return result
+
+
+def together(parts: list[dict]) -> dict:
+    """What `compare_arrays` says of rows of an array, one part after the other, as said of the array: the largest differences, the gate and
+    the verdict of the part that is worst; its largest element and its units are those of each part."""
+    worst = max(parts, key=lambda part: (SEVERITY.index(part["verdict"]), part["max_abs"]))
+    evidence = {"evidence": "typical"} if any(part["evidence"] == "typical" for part in parts) else {}
+    return worst | {measure: max(part[measure] for part in parts) for measure in ("max_abs", "ulp")} | evidence
 
 
 def compare_case(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], allowed: dict[str, Gate]) -> dict:

@@ -8,6 +8,7 @@ import numpy as np
 from worked_attention.references.can import ATTENDING, SOFTCAP, refusal
 from worked_attention.stages.dtypes import usual_precision
 from worked_attention.stages.masks import causal, combined, window
+from worked_attention.stages.rows import every
 from worked_attention.stages.scores import bias
 
 CAN = ATTENDING | SOFTCAP
@@ -40,8 +41,8 @@ def says(case: dict, option: str, shift: int) -> bool:
     meant = combined({**case, "mask": alone | ({"key_lengths": mask["key_lengths"]} if mask["diagonal"] == "own" else {})}, {})
     ends = queries + shift
     hints = {
-        "causal": lambda: causal(queries, keys, "bottom_right", ends=ends),
-        "window": lambda: window(queries, keys, "bottom_right", mask["window"]["left"], mask["window"]["right"], ends=ends),
+        "causal": lambda: causal(every(queries), keys, "bottom_right", ends=ends),
+        "window": lambda: window(every(queries), keys, "bottom_right", mask["window"]["left"], mask["window"]["right"], ends=ends),
     }
     return bool((meant == hints[option]()).all())
 

@@ -198,13 +198,13 @@ RULES = {None: powers, "linear": interpolated, "ntk": ntk_aware, "llama3": by_wa
 def keep(case: dict, p: dict[str, torch.Tensor]) -> torch.Tensor | None:
     """All masks together [..., H or 1, Lq, Lk], True = attend; None if there are none."""
     mask, dims = case["mask"], case["dims"]
-    rows, columns = dims["Lq"], dims["Lc"]
+    rows, columns = case["rows"]["of"], dims["Lc"]
     ends = {"padded": [columns], "own": mask.get("key_lengths")}[mask["diagonal"]]
     every = torch.ones(rows, columns, dtype=torch.bool)
 
     def banded(align: str, band: Callable[[int], torch.Tensor]) -> torch.Tensor:
         """`band` of how far the diagonal lies to the right, one for all sequences or one for each."""
-        bands = [band({"top_left": 0, "bottom_right": end - rows}[align]) for end in ends]
+        bands = [band({"top_left": 0, "bottom_right": end - rows}[align])[case["rows"]["numbers"]] for end in ends]
         return torch.stack(bands)[:, None] if "B" in dims and mask["diagonal"] == "own" else bands[0]
 
     found = []
@@ -216,7 +216,7 @@ def keep(case: dict, p: dict[str, torch.Tensor]) -> torch.Tensor | None:
         align, left, right = (mask["window"][key] for key in ("align", "left", "right"))
         found += [] if left is None else [banded(align, lambda shift: every.triu(shift - left))]
         found += [] if right is None else [banded(align, lambda shift: every.tril(shift + right))]
-        found += [every]
+        found += [every[case["rows"]["numbers"]]]
     if "documents" in mask:
         found.append(torch.tensor(mask["documents"]["queries"])[:, None] == torch.tensor(mask["documents"]["keys"]))
     if "key_lengths" in mask:

@@ -1,6 +1,7 @@
 """Which keys a query may see: every mask as booleans, True = attend, combined with "and"; and what takes the place of the others.
 
-Queries and keys are counted from 0. `diagonal` is how far query i sees in a causal mask: keys j <= i + diagonal.
+Queries and keys are counted from 0, the queries of a part as in the whole case; `rows` says which they are (see stages/rows.py).
+`diagonal` is how far query i sees in a causal mask: keys j <= i + diagonal.
 """
 
 from collections.abc import Callable
@@ -17,17 +18,18 @@ def diagonal(align: str, queries: int, ends: Ends) -> Ends:
     return {"top_left": 0, "bottom_right": ends - queries}[align]
 
 
-def causal(queries: int, keys: int, align: str, prefix: int = 0, ends: Ends | None = None) -> np.ndarray:
+def causal(rows: dict, keys: int, align: str, prefix: int = 0, ends: Ends | None = None) -> np.ndarray:
     """keep [Lq, Lk] (or [B, 1, Lq, Lk]): keys up to the diagonal, and the first `prefix` keys for every query (prefix LM)."""
-    i, j = np.ogrid[:queries, :keys]
-    return (j <= i + diagonal(align, queries, keys if ends is None else ends)) | (j < prefix)
+    i, j = np.array(rows["numbers"])[:, None], np.arange(keys)
+    return (j <= i + diagonal(align, rows["of"], keys if ends is None else ends)) | (j < prefix)
 
 
-def window(queries: int, keys: int, align: str, left: int | None, right: int | None, ends: Ends | None = None) -> np.ndarray:
+def window(rows: dict, keys: int, align: str, left: int | None, right: int | None, ends: Ends | None = None) -> np.ndarray:
     """keep [Lq, Lk] (or [B, 1, Lq, Lk]): at most `left` keys to the left of the diagonal and `right` to the right; None is no limit."""
-    i, j = np.ogrid[:queries, :keys]
-    distance = j - i - diagonal(align, queries, keys if ends is None else ends)
-    return (distance >= (-keys - queries if left is None else -left)) & (distance <= (keys + queries if right is None else right))
+    i, j = np.array(rows["numbers"])[:, None], np.arange(keys)
+    distance = j - i - diagonal(align, rows["of"], keys if ends is None else ends)
+    far = keys + rows["of"]
+    return (distance >= (-far if left is None else -left)) & (distance <= (far if right is None else right))
 
 
 def documents(query_documents: list[int], key_documents: list[int]) -> np.ndarray:
@@ -61,13 +63,13 @@ def combined(case: dict, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
 def each_mask(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """keep of each boolean mask of the case by its name, broadcastable to [..., H, Lq, Lc]."""
     mask, dims = case["mask"], case["dims"]
-    queries, keys = dims["Lq"], dims["Lc"]
+    rows, keys = case["rows"], dims["Lc"]
     ends = DIAGONAL[mask["diagonal"]](mask, dims)
     keeps = {}
     if "causal" in mask:
-        keeps["causal"] = causal(queries, keys, mask["causal"], mask["prefix"], ends)
+        keeps["causal"] = causal(rows, keys, mask["causal"], mask["prefix"], ends)
     if "window" in mask:
-        keeps["window"] = window(queries, keys, mask["window"]["align"], mask["window"]["left"], mask["window"]["right"], ends)
+        keeps["window"] = window(rows, keys, mask["window"]["align"], mask["window"]["left"], mask["window"]["right"], ends)
     if "documents" in mask:
         keeps["documents"] = documents(mask["documents"]["queries"], mask["documents"]["keys"])
     if "key_lengths" in mask:

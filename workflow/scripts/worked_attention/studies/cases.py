@@ -19,7 +19,7 @@ def row_entropy(p: np.ndarray) -> np.ndarray:
 def row(case: dict, weights: np.ndarray, comparison: dict) -> dict:
     """The row of a case, by the columns of `cases.columns`; None where there is nothing to say.
 
-    case: resolved. weights: its array of that name, [..., H, Lq, Lk]. comparison: what the file of its comparison holds.
+    case: resolved. weights: its array of that name, [..., H, Lq, Lk], or the rows that are looked at. comparison: what its file holds.
     """
     p = weights.astype(np.float64)
     sweep, claims = case["sweep"], comparison["claims"]
@@ -36,6 +36,7 @@ def row(case: dict, weights: np.ndarray, comparison: dict) -> dict:
         "parameters": case["parameter_count"],
         "multiply_adds": sum(case["multiply_adds"].values()),
         "bytes": sum(case["bytes"].values()),
+        "looked_at": len(case["sample"] or case["rows"]["numbers"]),
         "entropy": None if case["softmax"] == "none" else spelled(float(row_entropy(p).mean())),  # scores are no distribution
         "largest_weight": spelled(float(p.max())),
         "claims": len(claims),

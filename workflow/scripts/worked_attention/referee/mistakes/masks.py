@@ -290,7 +290,7 @@ def _also(keep: Callable[[dict], np.ndarray]) -> Change:
 
 
 def _causal(align: str) -> Change:
-    return _also(lambda case: masks.causal(case["dims"]["Lq"], case["dims"]["Lc"], align))
+    return _also(lambda case: masks.causal(case["rows"], case["dims"]["Lc"], align))
 
 
 entries.enter(
@@ -321,7 +321,7 @@ entries.numbered(
     "a window with left and right {}, which the case does not have",
     _LOOK,
     _narrow,
-    lambda width: _also(lambda case: masks.window(case["dims"]["Lq"], case["dims"]["Lc"], _align(case), width, width)),
+    lambda width: _also(lambda case: masks.window(case["rows"], case["dims"]["Lc"], _align(case), width, width)),
 )
 entries.numbered(
     "left_window_uncalled",
@@ -329,7 +329,7 @@ entries.numbered(
     "a window with left {}, which the case does not have",
     _LOOK,
     _narrow,
-    lambda width: _also(lambda case: masks.window(case["dims"]["Lq"], case["dims"]["Lc"], _align(case), width, None)),
+    lambda width: _also(lambda case: masks.window(case["rows"], case["dims"]["Lc"], _align(case), width, None)),
 )
 
 
@@ -381,7 +381,7 @@ def _from_below(case: dict) -> bool:
 def window_of_this_step(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     keep = _right_keep({**case, "mask": {k: v for k, v in case["mask"].items() if k != "window"}}, arrays, go)
     left, right = _sides(case)
-    return with_keep(case, arrays, go, keep & masks.window(case["dims"]["Lq"], case["dims"]["Lc"], "top_left", left, right))
+    return with_keep(case, arrays, go, keep & masks.window(case["rows"], case["dims"]["Lc"], "top_left", left, right))
 
 
 @mistake(
@@ -429,7 +429,7 @@ def _redocumented(move: Callable[[list[int]], list[int]]) -> Change:
 )
 def sliding_for_chunks(case: dict, arrays: Arrays, go: Stage) -> Arrays:
     keep = _right_keep({**case, "mask": {key: value for key, value in case["mask"].items() if key != "documents"}}, arrays, go)
-    sliding = masks.window(case["dims"]["Lq"], case["dims"]["Lc"], _align(case), _chunks(case)[0] - 1, None)
+    sliding = masks.window(case["rows"], case["dims"]["Lc"], _align(case), _chunks(case)[0] - 1, None)
     return with_keep(case, arrays, go, keep & sliding)
 
 

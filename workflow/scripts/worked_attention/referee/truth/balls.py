@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from flint import arb, arb_mat, ctx
@@ -65,6 +66,16 @@ class Settled:
         size = np.abs(self.middle)
         own = np.where((size > 0) & (size < np.inf), size * 2.0**-52 + LEAST, 0.0)
         return np.where(self.wide > 0, self.wide, own)
+
+    def __getitem__(self, index) -> Self:
+        """A part of the numbers."""
+        return Settled(self.middle[index], self.wide[index], self.rounded)
+
+    def pieces(self, size: int) -> Iterator[np.ndarray]:
+        """(midpoint, radius) as last axis, so many numbers at a time, one after the other as they lie in the array."""
+        flat = Settled(self.middle.reshape(-1), self.wide.reshape(-1), self.rounded)
+        for first in range(0, self.middle.size, size):
+            yield np.stack(tuple(flat[first : first + size]), axis=-1)
 
     def __iter__(self) -> Iterator[np.ndarray]:
         yield self.middle

@@ -34,7 +34,8 @@ def seen(case: dict, part: Part) -> np.ndarray | None:
 
 
 def _own(case: dict, part: Part, align: str, i: int) -> int:
-    return OWN[align](i, case["dims"]["Lq"], LAST[case["mask"]["diagonal"]](case, part.b))
+    rows = case["rows"]  # which may be a part of the queries; masks count all
+    return OWN[align](rows["numbers"][i], rows["of"], LAST[case["mask"]["diagonal"]](case, part.b))
 
 
 def _causal(case: dict, part: Part, row: int, i: int) -> Iterable[int]:
