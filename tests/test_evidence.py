@@ -149,7 +149,7 @@ def test_comparisons_in_half_precision(dtype: str):
 def test_undecided_in_the_tables():
     result = verdict_on({"d_b_o": compare_arrays(np.full(1, 300.0), np.full(1, 256.0), Gate(np.inf, grain="bfloat16"))})
     comparison = {"suite": "s", "case": "c", "references": {"torch.manual": result}, "claims": [], "first_divergence": None}
-    summary = summarise({"s": [comparison]})
+    summary = summarise([("s", [comparison])])
     assert summary["failures"] == [] and summary["suites"]["s"]["references"]["torch.manual"] == {"undecided": 1}
     row = next(line for line in table(summary, "page").splitlines() if line.startswith("torch.manual"))
     assert row.split()[1:] == ["0", "0", "1", "0", "0"]  # passed, failed, undecided

@@ -29,10 +29,19 @@ with logged(snakemake.log[0]):
         """`entry` with the address of its case's page."""
         return {**entry, "page": address(f"results/{suite}/pages/{case}.html")}
 
+    def comparison_of(path: Path) -> dict:
+        """What the page says of a comparison, without its arrays, for those of all cases together are large."""
+        found = read_json(path)
+        told = {name: {k: v for k, v in result.items() if k != "arrays"} for name, result in found["references"].items()}
+        return {"claims": found["claims"], "first_divergence": found["first_divergence"], "references": told}
+
     suites = []
     for parameters, weights, comparison in zip(source.parameters, source.weights, source.comparisons, strict=True):
         suite, cases = read_suite(parameters)
-        told = [{**case, "comparison": read_json(Path(comparison, f"{case['name']}.json"))} for case in cases]
+        told = [
+            {"name": case["name"], "title": case["title"], "comparison": comparison_of(Path(comparison, f"{case['name']}.json"))}
+            for case in cases
+        ]
         first = read_looked_at(Path(weights), cases[0], "weights").astype(float)
         small = first.reshape(-1, *first.shape[-2:])[0][:THUMBNAIL, :THUMBNAIL]
         suites.append({**suite, "cases": [paged(case, suite["name"], case["name"]) for case in told], "thumbnail": small})

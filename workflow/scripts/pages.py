@@ -1,31 +1,40 @@
 """Rule pages: every case of a suite as a page that shows its multiply-adds, in HTML and in Markdown."""
 
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
-from worked_attention.files.artifacts import logged, read_cases, read_json, write_text
+from worked_attention.files.artifacts import logged, read_case, read_json, read_suite, stage_folders, write_text
 from worked_attention.pages.case_page import case_sections, printed_numbers
 from worked_attention.pages.language import speak
 from worked_attention.pages.markdown import markdown
 from worked_attention.pages.render import renderer
 from worked_attention.pages.work import Work
+from worked_attention.stages.rows import looked_at
+
+KEPT = 16  # cases that are laid open at a time: those that others extend are asked for again and again
 
 with logged(snakemake.log[0]):
     speak(snakemake.params.language)
     output, digits = Path(snakemake.output[0]), snakemake.params.digits
     comparisons = Path(snakemake.input.comparison)
     render = renderer(snakemake.input.template)
-    cases = {case["name"]: (case, arrays) for case, arrays in read_cases(snakemake.input)}
+    folders = stage_folders(snakemake.input)
+    cases = {case["name"]: case for case in read_suite(snakemake.input.parameters)[1]}
     names = list(cases)
-    comparison = cache(lambda name: read_json(comparisons / f"{name}.json"))
 
-    @cache
+    @lru_cache(KEPT)
+    def comparison(name: str) -> dict:
+        """What others make of a case."""
+        return read_json(comparisons / f"{name}.json")
+
+    @lru_cache(KEPT)
     def work(name: str) -> Work:
         """A case laid open."""
-        return Work(*cases[name], printed_numbers(comparison(name)["claims"]), digits)
+        arrays = read_case(folders, cases[name], cases[name]["sample"])
+        return Work(looked_at(cases[name]), arrays, printed_numbers(comparison(name)["claims"]), digits)
 
     for before, name, after in zip([None, *names], names, [*names[1:], None], strict=False):
-        case, _ = cases[name]
+        case = cases[name]
         base = work(case["extends"]) if case["extends"] else None
         sections = case_sections(work(name), comparison(name), base)
         page = render(case=case, sections=sections, before=before, after=after, home=snakemake.params.home)

@@ -1,5 +1,6 @@
 """Rule summary: every comparison of every suite in one JSON and one text table, and a table with a row for every case."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from worked_attention.cases.columns import columns
@@ -9,13 +10,17 @@ from worked_attention.studies.cases import row, spreadsheet
 
 with logged(snakemake.log[0]):
     source, output = snakemake.input, snakemake.output
-    suites, rows = {}, []
-    for parameters, weights, comparison in zip(source.parameters, source.weights, source.comparisons, strict=True):
-        suite, cases = read_suite(parameters)
-        compared = {case["name"]: read_json(Path(comparison, f"{case['name']}.json")) for case in cases}
-        suites[suite["name"]] = [compared[name] for name in sorted(compared)]
-        rows += [row(case, read_looked_at(Path(weights), case, "weights"), compared[case["name"]]) for case in cases]
-    summary = summarise(suites)
+    rows: list[dict] = []
+
+    def suites() -> Iterator[tuple[str, list[dict]]]:
+        """Each suite with the comparisons of its cases, for those of all suites together are large; notes their rows."""
+        for parameters, weights, comparison in zip(source.parameters, source.weights, source.comparisons, strict=True):
+            suite, cases = read_suite(parameters)
+            compared = {case["name"]: read_json(Path(comparison, f"{case['name']}.json")) for case in cases}
+            rows.extend(row(case, read_looked_at(Path(weights), case, "weights"), compared[case["name"]]) for case in cases)
+            yield suite["name"], [compared[name] for name in sorted(compared)]
+
+    summary = summarise(suites())
     write_json(Path(output.json), summary)
     write_text(Path(output.text), table(summary, Path(output.json).with_name("index.html").as_posix()))
     write_json(Path(output.cases), {"format": FORMAT, "columns": columns(), "cases": rows})

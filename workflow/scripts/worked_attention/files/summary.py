@@ -1,7 +1,7 @@
 """All suites at a glance: counts by verdict, errata and failures."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from worked_attention.files.artifacts import FORMAT
 
@@ -22,14 +22,14 @@ COLUMNS: dict[str, Callable[[dict], object]] = {  # of the table of suites: what
 }
 
 
-def summarise(suites: dict[str, list[dict]]) -> dict:
-    """From the comparisons of the cases of each suite, by its name, to the summary.
+def summarise(suites: Iterable[tuple[str, list[dict]]]) -> dict:
+    """From each suite's name and the comparisons of its cases to the summary.
 
     {format, suites: {suite: {cases, claims: {checked, errata}, references: {name: {verdict: count}}}}, errata: [...], failures: [...],
     sampled: [{suite, case, queries, of}], the cases of which not all queries were looked at}.
     """
     summary: dict = {"format": FORMAT, "suites": {}, "errata": [], "failures": [], "sampled": []}
-    for suite, comparisons in suites.items():
+    for suite, comparisons in suites:
         claims = [claim for comparison in comparisons for claim in comparison["claims"]]
         verdicts: dict[str, Counter] = {}
         for comparison in comparisons:

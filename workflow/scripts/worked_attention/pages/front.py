@@ -13,6 +13,7 @@ from worked_attention.pages.work import STEPS_OF
 
 SHOWN = 12  # rows of a table that stand open
 FEW = 8  # cases of a suite whose list stands open
+GROUP = 100  # cases in one list; of a suite with more each hundred is folded away by itself
 SIDE = 84  # of a thumbnail
 TELLING = ("numpy", "torch", "onnx", "onnxruntime", "jax", "python-flint", "snakemake")  # packages that make numbers
 
@@ -151,7 +152,7 @@ def references(suites: list[dict]) -> Table:
     rows = []
     for name, count in counts.items():
         cells = [
-            Cell(str(count[verdict]) if count[verdict] else "–", "", verdict.replace(" ", "-") if count[verdict] else "")
+            Cell(f"{count[verdict]:,}" if count[verdict] else "–", "", verdict.replace(" ", "-") if count[verdict] else "")
             for verdict in there
         ]
         rows.append((name, tuple(cells)))
@@ -173,14 +174,21 @@ def suite_part(suite: dict) -> Part:
     failed = sum(bool(case["comparison"]["first_divergence"]) for case in cases)
     in_cases = ngettext("a comparison failed in {n} case.", "a comparison failed in {n} cases.", failed)
     said.append(in_cases.format(n=failed) if failed else _("no comparison failed."))
-    rows = tuple((case["name"], (Cell(case["title"], case["page"]), Cell(mark(case), "", mark_kind(case)))) for case in cases)
-    table = Table("", (_("title"), _("found")), rows, _("case"))
     blocks: list = [Words(suite["description"])] if suite["description"] else []
     if suite["thumbnail"] is not None:
         picture = _("{suite}: weights of {case}, first head").format(suite=suite["name"], case=cases[0]["title"])
         blocks.insert(0, thumbnail(suite["thumbnail"], picture))
     blocks.append(Words(_("; ").join(said), "bad" if failed else "note"))
-    return Part(suite["name"], (*blocks, Fold(count, (table,), len(cases) <= FEW)))
+    return Part(suite["name"], (*blocks, Fold(count, case_lists(cases), len(cases) <= FEW)))
+
+
+def case_lists(cases: list[dict]) -> tuple:
+    """A table with a row for each case that leads to its page; of many cases, one for each hundred, folded away under their names."""
+    tables = []
+    for some in (cases[first : first + GROUP] for first in range(0, len(cases), GROUP)):
+        rows = tuple((case["name"], (Cell(case["title"], case["page"]), Cell(mark(case), "", mark_kind(case)))) for case in some)
+        tables.append((f"{some[0]['name']} – {some[-1]['name']}", Table("", (_("title"), _("found")), rows, _("case"))))
+    return tuple(Fold(names, (table,)) for names, table in tables) if len(tables) > 1 else (tables[0][1],)
 
 
 def mark(case: dict) -> str:
