@@ -64,7 +64,7 @@ def test_the_table_stands_on_the_terminal(first_run: tuple[Path, subprocess.Comp
 
 
 def test_summary(summary: dict) -> None:
-    assert set(summary) == {"format", "suites", "errata", "failures"}
+    assert set(summary) == {"format", "suites", "errata", "failures", "sampled"}
     assert summary["failures"] == []
     for suite, cases in CASES.items():
         entry = summary["suites"][suite]
