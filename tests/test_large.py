@@ -94,9 +94,9 @@ def test_a_sample_has_the_first_and_last_queries_and_both_sides_of_edges_of_bloc
 
 def test_blocks_are_all_queries_once_and_none_is_much_shorter_than_another() -> None:
     case = {"shapes": {"masked": [8, 1025, 1024]}, "backward": None}
-    parts = rows.blocks(case)
-    assert [i for part in parts for i in part] == list(range(1025)) and len(parts) == math.ceil(8 * 1025 * 1024 / rows.SLICE)
-    assert {len(part) for part in parts} <= {31, 32} and len(rows.blocks(case | {"backward": "ones"})) == 1
+    parts = rows.blocks(case, 2**18)
+    assert [i for part in parts for i in part] == list(range(1025)) and len(parts) == math.ceil(8 * 1025 * 1024 / 2**18)
+    assert {len(part) for part in parts} <= {31, 32} and len(rows.blocks(case | {"backward": "ones"}, 2**18)) == 1
 
 
 @pytest.mark.parametrize("suite", ["masks", "positions", "heads", "cache"])
@@ -130,7 +130,8 @@ def test_masks_of_a_part_count_from_the_whole() -> None:
     assert seen(case, Part(case, {"x": np.zeros((2, 4))})).astype(int)[:, :3].tolist() == [[1, 1, 0], [1, 1, 1]]
 
 
-def test_streamed_stages_have_the_bytes_of_whole_ones(tmp_path: Path) -> None:
+def test_streamed_stages_have_the_bytes_of_whole_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "COMPUTED", 2**18)
     large = """
 cases:
   one: {heads: 8, dtype: float32, sizes: {Lq: 300, d_model: 64}, mask: {causal: top_left}, parameters:
@@ -139,7 +140,11 @@ cases:
     for name, whole in (("whole", math.inf), ("streamed", 1.0)):
         stages(tmp_path / name, large, whole)
     case = read_json(tmp_path / "streamed/parameters/one/case.json")
-    assert case["sample"] and len(rows.blocks(case)) == 3 and read_json(tmp_path / "whole/parameters/one/case.json")["sample"] is None
+    assert (
+        case["sample"]
+        and len(rows.blocks(case, rows.COMPUTED)) == 3
+        and read_json(tmp_path / "whole/parameters/one/case.json")["sample"] is None
+    )
     files = [path.relative_to(tmp_path / "whole") for stage in FORWARD for path in (tmp_path / "whole" / stage).rglob("*.*")]
     assert len(files) == 19 and not list((tmp_path / "streamed").rglob("*.part"))
     for file in files:

@@ -22,7 +22,7 @@ from worked_attention.referee.bounds.rounding import Boundless
 from worked_attention.referee.compare import Gate, compare_arrays, own_gates, together, verdict_on
 from worked_attention.referee.truth.balls import Settled
 from worked_attention.referee.truth.whole import truth
-from worked_attention.stages.rows import SLICE, along, looked_at
+from worked_attention.stages.rows import COMPARED, along, looked_at
 
 
 def check(ours: np.ndarray, found: Settled, gate: Gate) -> dict:
@@ -61,6 +61,6 @@ with logged(snakemake.log[0]):
             except (Boundless, NotImplementedError) as error:  # an array that nothing stands beside
                 sys.exit(f"{case['suite']}/{case['name']}: {error}")
             for name, settled in certified.items():
-                put(case["name"], name, settled.pieces(SLICE), (*settled.middle.shape, 2), np.dtype(np.float64))
+                put(case["name"], name, settled.pieces(COMPARED), (*settled.middle.shape, 2), np.dtype(np.float64))
             verdicts[case["name"]] = verdict_on({name: together(found[name]) for name in certified})
     write_json(output / "truth.json", {"format": FORMAT, "cases": verdicts})

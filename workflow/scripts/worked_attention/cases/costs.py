@@ -4,7 +4,7 @@ from math import prod
 
 from worked_attention.stages.catalogue import CATALOGUE, STAGES, WEIGHTS, kept_in, shape, size
 from worked_attention.stages.dtypes import DTYPES
-from worked_attention.stages.rows import blocks
+from worked_attention.stages.rows import COMPARED, blocks
 
 
 def multiply_adds(arrays: dict[str, list[str]], dims: dict[str, int]) -> dict[str, int]:
@@ -50,5 +50,5 @@ def truth_megabytes(case: dict) -> float:
     """
     sizes = {name: prod(axes) for name, axes in case["shapes"].items()}
     kept = sum(size for name, size in sizes.items() if CATALOGUE[name].axes[-1] not in ("Lk", "Lc"))
-    compared = (16 * sum(sizes.values()) + 130 * max(sizes.values())) / len(blocks(case))
+    compared = (16 * sum(sizes.values()) + 130 * max(sizes.values())) / len(blocks(case, COMPARED))
     return 100 + (8 * sum(sizes.values()) + compared + 72 * kept) / 1e6

@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from worked_attention.stages import rows
 from worked_attention.stages.catalogue import CATALOGUE, STAGES, axes, kept_in
 from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.rows import along, blocks, cut, looked_at, stored
@@ -342,7 +343,8 @@ def run_stage(snakemake, compute: Callable[[dict, dict], dict]) -> None:
 def read_parts(folders: list[Path], case: dict) -> Iterator[tuple[list[int], dict, dict[str, np.ndarray]]]:
     """What is looked at of a case in parts that need little memory, (places of the queries in it, case, arrays from `folders`); of a
     case that is not large there is one part, all of it."""
-    looked, parts = looked_at(case), blocks(looked_at(case))
+    looked = looked_at(case)
+    parts = blocks(looked, rows.COMPARED)
     numbers = case["sample"] or range(case["dims"]["Lq"])
     for places in parts:
         alone = len(parts) == 1
@@ -355,7 +357,7 @@ def read_parts(folders: list[Path], case: dict) -> Iterator[tuple[list[int], dic
 
 def _parts(case: dict, folders: list[Path], compute: Callable[[dict, dict], dict], stage: str) -> Iterator[tuple[int, dict, dict]]:
     """A stage of a large case, some queries at a time, as `stream_stage` takes it."""
-    for places in blocks(case):
+    for places in blocks(case, rows.COMPUTED):
         part = cut(case, places)
         yield places[0], part, compute(part, read_case(folders, case, places))
         progress(f"{case['suite']}/{case['name']}: {stage}, {places[-1] + 1:,} of {case['dims']['Lq']:,} queries")

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from worked_attention.stages.catalogue import CATALOGUE, existing, shape
 
-SLICE = 2**18  # numbers of an array of scores that are held at a time
+COMPUTED, COMPARED = 2**21, 2**18  # numbers of an array of scores that a stage makes, and that are held against others, at a time
 BLOCKS = (64, 128)  # lengths of the blocks in which kernels take queries
 DRAWN = 8  # rows of a sample that are drawn
 WHY = (
@@ -96,13 +96,13 @@ def looked_at(case: dict) -> dict:
     return cut(case, case["sample"]) if case["sample"] else case
 
 
-def blocks(case: dict) -> list[list[int]]:
-    """The places of all queries of a case, in blocks of about equal length with at most SLICE scores each; of a case with gradients, in
+def blocks(case: dict, most: int) -> list[list[int]]:
+    """The places of all queries of a case, in blocks of about equal length with at most so many scores each; of a case with gradients, in
     which queries depend on each other, all are one block."""
     *lead, queries, keys = case["shapes"]["masked"]
     scores = keys
     for length in lead:
         scores *= length
-    count = 1 if case["backward"] else min(queries, -(-queries * scores // SLICE))
+    count = 1 if case["backward"] else min(queries, -(-queries * scores // most))
     edges = [i * queries // count for i in range(count + 1)]
     return [list(range(first, end)) for first, end in zip(edges, edges[1:], strict=False)]
