@@ -192,6 +192,17 @@ def test_what_a_sample_cannot_say_is_refused_in_a_line(tmp_path: Path) -> None:
         load_suite(path, {"max_array_mb": 1, "max_whole_mb": 1})
 
 
+def test_the_judge_names_cases_that_it_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config" / "suites").mkdir(parents=True)
+    (tmp_path / "config" / "suites" / "large.yaml").write_text(SUITE, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    given = {"submission": "mine", "suites": ["large"], "limits": {"max_array_mb": 1, "max_whole_mb": 0.001}, "language": "en"}
+    with pytest.raises(
+        AssertionError, match=r"Error: Not judged, for of cases larger .*: large/layer, large/heads; raise the limit to judge them"
+    ):
+        script("judge", tmp_path, "judge", {}, params=SimpleNamespace(**given))
+
+
 def test_the_example_is_refused_by_its_size_until_the_limit_is_raised() -> None:
     with pytest.raises(Problems) as error:
         load_suite(ROOT / "examples" / "large.yaml", {"max_array_mb": 256, "max_whole_mb": 100})
