@@ -190,6 +190,7 @@ SUITES = [
     Wrong("scale unknown", base_has("scale: sqrt"), 6, "base", "scale", "should be 1/sqrt(d_k) or none or 1/d_k or"),
     Wrong("scale NaN", base_has("scale: .nan"), 6, "base", "scale", "should be 1/sqrt(d_k) or none or 1/d_k or"),
     Wrong("figures of no case", ("cases:", "figures: [bse]\ncases:"), 2, None, "figures.0", "did you mean base?"),
+    Wrong("figures of a list", ("cases:", "figures: [[base]]\ncases:"), 2, None, "figures.0", "should be text"),
     Wrong("figures unknown", ("cases:", "figures: some\ncases:"), 2, None, "figures", "should be all or none or a list"),
     Wrong("figures twice", ("cases:", "figures: [base, base]\ncases:"), 2, None, "figures", "twice"),
     Wrong("causal true", base_has("mask: {causal: true}"), 6, "base", "mask.causal", "should be top_left or bottom_right"),

@@ -1,13 +1,10 @@
-"""What runs again after an edit, and what never depends on how it was run: a small tree built once, copied for each test."""
+"""What runs again after an edit: a small tree built once, copied for each test. What a run survives is in test_survive.py."""
 
 import json
 import os
 import re
 import shutil
-import signal
 import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -286,35 +283,3 @@ def test_a_removed_case_leaves_nothing_behind(tree: Path) -> None:
     assert not [name for name in left if "removed" in name]
     assert not [name for name, data in left.items() if name.endswith((".json", ".html", ".txt")) and b"removed" in data]
     assert {name.split("/")[2] for name in left if name.startswith("drawn/weights/")} == {"whole", "last"}
-
-
-MOMENTS = [
-    "results/drawn/parameters/removed",  # in the middle of a stage
-    "results/drawn/references/torch/sdpa.npz",  # in a job that other jobs run beside
-    "results/drawn/figures/removed.png",
-]
-
-
-def test_killed_and_recovered(small: Path, tmp_path: Path) -> None:
-    """Three times in one run, each time at another moment."""
-    project = with_small_suites(copy_project(tmp_path / "killed"))
-    for moment in MOMENTS:
-        command = [sys.executable, "-m", "snakemake", "--cores", "2", "--rerun-incomplete"]
-        process = subprocess.Popen(command, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-        deadline = time.monotonic() + 120
-        while not (project / moment).exists() and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.001)
-        os.killpg(process.pid, signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-        assert not (project / "results" / "verdict.txt").exists()
-        assert run(project, "--unlock").returncode == 0
-    done = run(project, "--rerun-incomplete", cores=1)
-    assert done.returncode == 0, done.stderr
-    assert results(project) == results(small)
-
-
-def test_same_bytes_however_it_is_run(small: Path, tmp_path: Path) -> None:
-    project = with_small_suites(copy_project(tmp_path / "other"))
-    done = run(project, cores=1, env={"PYTHONHASHSEED": "1", "TZ": "Asia/Kathmandu", "LC_ALL": "C", "PYTHONUTF8": "0", "COLUMNS": "40"})
-    assert done.returncode == 0, done.stderr
-    assert results(project) == results(small)

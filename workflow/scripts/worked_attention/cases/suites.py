@@ -142,7 +142,7 @@ class _Suite:
             self._check_truth(cases, limits)
         figures, studies = whole["figures"], whole["studies"]
         for i, name in enumerate(figures if isinstance(figures, list) else []):
-            if name not in cases:
+            if isinstance(name, str) and name not in cases:
                 self._report(("figures", i), f"no case {name} in this suite{did_you_mean(name, cases)}")
         for i, study in enumerate([] if self.problems else studies):
             if isinstance(study, dict):

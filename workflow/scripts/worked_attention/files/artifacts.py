@@ -4,6 +4,7 @@ results/{suite}/{stage}/{case}/{array}.npy and stage.json. What only stands besi
 with a member {case}/{array}.npy for each array: a file of its own for each costs more than to compute it.
 """
 
+import errno
 import gc
 import json
 import os
@@ -16,7 +17,7 @@ from functools import lru_cache
 from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from worked_attention.stages.rows import along, blocks, cut, looked_at, stored
 
 FORMAT = 1  # of the JSON files of results/ that have no number of their own; it rises when a key goes or changes its meaning
 SHOWN = 4096  # stage.json holds the values of arrays with at most so many elements
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # what a user's disk says and no code can mend
 ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
@@ -309,19 +311,33 @@ def read_case(folders: list[Path], case: dict, chosen: list[int] | None = None) 
 
 @contextmanager
 def logged(path: str) -> Iterator[None]:
-    """What is said on stderr, the words of sys.exit, and the traceback if there is one, go to the rule's log, which the run ends with."""
-    with open(path, "w", encoding="utf-8", errors="backslashreplace") as log, redirect_stderr(log):
-        try:
-            yield
-        except SystemExit as error:
-            if isinstance(error.code, str):
-                print(error.code, file=log)
-            sys.exit(1 if error.code else 0)
-        except Exception:
-            traceback.print_exc()
-            sys.exit(1)
-        finally:
-            gc.freeze()  # the process ends here; to search all that torch or matplotlib made for garbage would take up to a second
+    """What is said on stderr, the words of sys.exit, and the traceback if there is one, go to the rule's log, which the run ends with.
+
+    A full disk is one line, there or, where the log is on that disk, on the stderr that was there before.
+    """
+    before = sys.stderr
+    try:
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as log, redirect_stderr(log):
+            try:
+                yield
+            except SystemExit as error:
+                if isinstance(error.code, str):
+                    print(error.code, file=log)
+                sys.exit(1 if error.code else 0)
+            except Exception as error:
+                if isinstance(error, OSError) and error.errno in UNWRITABLE:
+                    sys.exit(_unwritable(error, log))
+                traceback.print_exc()
+                sys.exit(1)
+            finally:
+                gc.freeze()  # the process ends here; to search all that torch or matplotlib made for garbage would take up to a second
+    except OSError as error:
+        sys.exit(_unwritable(error, before))
+
+
+def _unwritable(error: OSError, to: TextIO) -> int:
+    print(f"Error: results/ cannot be written: {error.strerror}", file=to)
+    return 1
 
 
 def run_stage(snakemake, compute: Callable[[dict, dict], dict]) -> None:
