@@ -18,6 +18,7 @@ from worked_attention.archives.causes import CAUSES, differences
 from worked_attention.archives.page import page
 from worked_attention.archives.reading import Refused, opened
 from worked_attention.archives.report import compared, faults, reproduced, stem, table
+from worked_attention.archives.zips import check_archive
 from worked_attention.files.artifacts import read_json
 from worked_attention.pages.verdicts import REPEATED
 from worked_attention.stages.whole import compute
@@ -327,7 +328,7 @@ def test_the_likeliest_cause_comes_first() -> None:
 # The targets
 
 
-def test_reproduce_and_compare(archived: Path, files: dict, made: Callable, tmp_path: Path) -> None:  # noqa: F811
+def test_reproduce(archived: Path, files: dict, made: Callable, tmp_path: Path) -> None:  # noqa: F811
     project = archived.parents[2]
     spoiled = made(files | {WEIGHTS: changed(files[WEIGHTS], off)})
     done = run(project, "reproduce", "--config", f"archive={spoiled}", env={"OPENBLAS_CORETYPE": "Prescott"}, cores=1)
@@ -339,3 +340,14 @@ def test_reproduce_and_compare(archived: Path, files: dict, made: Callable, tmp_
     assert report["format"] == 1 and report["counts"]["beyond"] == 1 and report["sides"] == [spoiled.name, "here"]
     assert (folder / "reproduction.html").read_text("utf-8").startswith("<!DOCTYPE html>")
     assert any("OPENBLAS_CORETYPE" in cause["said"]["here"] for cause in report["environments"])
+
+
+def test_verify_and_compare(archived: Path) -> None:  # noqa: F811
+    project, name = archived.parents[2], archived.stem
+    done = run(project, "verify", "compare", "--config", f"archive={archived}", f"archives=[{archived},{archived}]", cores=1)
+    assert done.returncode == 0, done.stderr
+    told = check_archive(archived)
+    assert f"whole: {len(told.hashes)} files, digest {told.manifest['digest']}" in done.stdout.splitlines()
+    report = read_json(project / "results/compare" / f"{name}--{name}" / "comparison.json")
+    assert f"{report['counts']['identical']} arrays of 11 cases: {report['counts']['identical']} identical" in done.stdout.splitlines()
+    assert report["command"] == "compare" and report["environments"] == []

@@ -70,6 +70,11 @@ def around(case: dict, arrays: Arrays) -> Arrays:
         return {}
 
 
+def share(found: dict) -> float:
+    """How large a part of what it may differ by an array differs; 0 where that is not told."""
+    return found["max_abs"] / float(found["gate"]) if "max_abs" in found and found["max_abs"] and float(found["gate"]) else 0.0
+
+
 def counts(cases: dict[str, dict[str, dict]]) -> dict[str, int]:
     """How many arrays have each verdict, by the cases' arrays."""
     found = Counter(array["verdict"] for arrays in cases.values() for array in arrays.values())

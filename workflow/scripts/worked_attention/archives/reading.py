@@ -95,9 +95,10 @@ def opened(path: Path, limits: dict) -> Iterator[Archive]:
     if not path.is_file():
         raise Refused("\n".join(check_archive(path).findings))
     try:
-        with zipfile.ZipFile(path) as file, TemporaryDirectory() as folder:
-            if refused := refusals(file, path):
-                raise Refused("\n".join(refused))
-            yield Archive(path, file, Path(folder), limits)
+        file = zipfile.ZipFile(path)
     except DAMAGE as error:
         raise Refused(damaged(path, error)) from None
+    with file, TemporaryDirectory() as folder:
+        if refused := refusals(file, path):
+            raise Refused("\n".join(refused))
+        yield Archive(path, file, Path(folder), limits)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from worked_attention.archives.agreement import FAULTS, Side, agreement, around, counts, staged
+from worked_attention.archives.agreement import FAULTS, Side, agreement, around, counts, share, staged
 from worked_attention.archives.causes import differences
 from worked_attention.archives.reading import SUITES, Archive, Refused
 from worked_attention.cases.escapes import printable
@@ -61,7 +61,7 @@ def table(report: dict) -> str:
     found = [(f"{key} {name}", told) for key, arrays in report["cases"].items() for name, told in arrays.items()]
     for word in ("unreadable", "missing", "beyond", "undecided"):
         lines += _shortened([f"{name}: {_said(told)}" for name, told in found if told["verdict"] == word])
-    if within := [(_share(told), name, told) for name, told in found if told["verdict"] == "within"]:
+    if within := [(share(told), name, told) for name, told in found if told["verdict"] == "within"]:
         _, name, told = max(within, key=lambda row: row[0])
         lines += [f"nearest to its bound: {name}: {_said(told)}"]
     lines += _shortened(report["notes"])
@@ -115,11 +115,6 @@ def _said(found: dict) -> str:
     if "reason" in found:
         return f"{found['verdict']}: {found['reason']}"
     return f"{found['verdict']}: differs by {found['max_abs']:.3g} ({found['ulp']:.2g} ulp), may by {float(found['gate']):.3g}"
-
-
-def _share(found: dict) -> float:
-    """How much of what it may differ by an array differs."""
-    return found["max_abs"] / float(found["gate"]) if found["max_abs"] else 0.0
 
 
 def _shortened(lines: list[str], most: int = SHOWN) -> list[str]:
