@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, run
 from shipped import LIMITS, shipped
-from test_archive import archived, read, rewritten, whole_again  # noqa: F401  `archived` is a fixture
+from test_archive import archived, read, rewritten, whole_again, written  # noqa: F401  `archived` is a fixture
 
 from worked_attention.archives.agreement import FAULTS, WORDS, agreement, around, staged
 from worked_attention.archives.causes import CAUSES, differences
@@ -19,6 +19,7 @@ from worked_attention.archives.page import page
 from worked_attention.archives.reading import Refused, opened
 from worked_attention.archives.report import compared, faults, reproduced, stem, table
 from worked_attention.archives.zips import check_archive
+from worked_attention.cases.suites import load_suite
 from worked_attention.files.artifacts import read_json
 from worked_attention.pages.verdicts import REPEATED
 from worked_attention.stages.whole import compute
@@ -143,6 +144,38 @@ def test_an_archive_is_reproduced(archived: Path) -> None:  # noqa: F811
     assert report["counts"] == {"identical": sum(map(len, report["cases"].values()))} | dict.fromkeys(WORDS[1:], 0)
     assert len(report["cases"]) == 11 and report["counts"]["identical"] > 150
     assert faults(report) is None and report["environments"] == []
+
+
+LARGE = b"""cases:
+  shared:
+    sizes: {d_k: 4, d_v: 4}
+    mask: {causal: top_left}
+    parameters: {x: {normal: {seed: 1}}, w_q: {normal: {seed: 2}}, w_k: {normal: {seed: 3}}, w_v: {normal: {seed: 4}}}
+"""
+
+
+def test_of_large_cases_a_sample_of_rows_is_held(tmp_path: Path) -> None:
+    suite = LARGE.replace(b"d_k: 4", b"Lq: 200, Lk: 200, d_model: 8, d_k: 4")
+    (tmp_path / "large.yaml").write_bytes(suite)
+    case = load_suite(tmp_path / "large.yaml", LIMITS)["cases"]["shared"]
+    arrays = staged(case, *2 * [compute(case, tmp_path)])
+
+    def archive(change: Callable[[np.ndarray], np.ndarray], at: int) -> Path:
+        """An archive whose weights are changed in one row."""
+        weights = arrays["weights/weights"].copy()
+        weights[..., at, :] = change(weights[..., at, :])
+        made = {f"results/large/{key.split('/')[0]}/shared/{key.split('/')[1]}.npy": npy(array) for key, array in arrays.items()}
+        made |= {"results/large/weights/shared/weights.npy": npy(weights), "config/suites/large.yaml": suite}
+        return written(tmp_path / f"{at}", made)
+
+    tiny = LIMITS | {"max_whole_mb": 1e-3}
+    for at, word in ((199, {"beyond"}), (111, set())):  # the last row is in the sample
+        with opened(archive(off, at), tiny) as one, opened(archive(lambda a: a, 0), tiny) as two:
+            sampled, both = reproduced(one, {}), compared(two, one)
+        for report in (sampled, both):
+            assert set(apart(report).values()) - {"within"} == word
+            assert len(report["cases"]["large/shared"]) >= len(arrays)
+            assert any(note.startswith("large/shared: ") and "of its 200 rows" in note for note in report["notes"])
 
 
 def test_what_is_changed_removed_and_added_is_told(files: dict, made: Callable) -> None:

@@ -14,7 +14,8 @@ from worked_attention.cases.escapes import printable
 from worked_attention.cases.strict_yaml import Problems
 from worked_attention.cases.suites import load_suite
 from worked_attention.files.artifacts import from_npy
-from worked_attention.stages.catalogue import STAGES
+from worked_attention.stages.catalogue import CATALOGUE, STAGES
+from worked_attention.stages.rows import along, looked_at, stored
 
 SUITES = "config/suites/"
 LARGEST_JSON = 10_000_000  # bytes of a JSON file that is read; environment.json has about 10,000
@@ -23,6 +24,17 @@ ENVIRONMENTS = ("results/environment.json", "results/some-suites/environment.jso
 
 class Refused(Exception):
     """An archive that cannot be used: a line for each reason."""
+
+
+def taken(case: dict, name: str, array: np.ndarray) -> np.ndarray:
+    """Array `name` of a whole case, or of one that is too large for all the rows of its sample."""
+    axis = along(name) if case["sample"] and name in CATALOGUE else None
+    return array if axis is None or array.shape[axis] == 1 else np.take(array, case["sample"], axis=axis)
+
+
+def stored_at(case: dict, stage: str, name: str) -> str:
+    """The "stage/name" under which a case has array `name` of what is looked at."""
+    return f"{stage}/{stored(case, name) if case['sample'] else name}"
 
 
 class Archive:
@@ -43,14 +55,19 @@ class Archive:
         self.suites = self._load(limits)
         self.environment = next((self._json(name) for name in ENVIRONMENTS if name in opened.namelist()), {})
 
-    def arrays(self, key: str) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-        """The arrays of the case "suite/case" by "stage/name", and of those that cannot be read, why."""
+    def arrays(self, case: dict) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+        """The arrays of a resolved case, as far as it is looked at, by "stage/name", and of those that cannot be read, why."""
+        there = self._members.get(f"{case['suite']}/{case['name']}", {})
+        names = {f"{stage}/{name}": stored_at(case, stage, name) for stage, names in looked_at(case)["arrays"].items() for name in names}
+        names |= {key: key for key in there if key not in names.values()}
         arrays, unreadable = {}, {}
-        for name, member in self._members.get(key, {}).items():
+        for key, member in names.items():
+            if member not in there:
+                continue
             try:
-                arrays[name] = from_npy(self._zip.read(member))
+                arrays[key] = taken(case, key.split("/")[1], from_npy(self._zip.read(there[member])))
             except Exception as error:  # a damaged header makes NumPy raise all sorts
-                unreadable[name] = printable(str(error).splitlines()[0] if str(error) else type(error).__name__)
+                unreadable[key] = printable(str(error).splitlines()[0] if str(error) else type(error).__name__)
         return arrays, unreadable
 
     @property

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from worked_attention.archives.agreement import FAULTS, Side, agreement, around, counts, share, staged
+from worked_attention.archives.agreement import FAULTS, agreement, around, counts, share, staged
 from worked_attention.archives.causes import differences
-from worked_attention.archives.reading import SUITES, Archive, Refused
+from worked_attention.archives.reading import SUITES, Archive, Refused, taken
 from worked_attention.cases.escapes import printable
 from worked_attention.stages import parameters
+from worked_attention.stages.rows import looked_at, stored
 from worked_attention.stages.whole import from_parameters
 
 FORMAT = 1  # of reproduction.json and comparison.json
@@ -19,24 +20,25 @@ def reproduced(archive: Archive, environment: dict) -> dict:
     found = {}
     for key, case in _cases(archive):
         try:
-            given = parameters.stage(case, archive.folder / SUITES)
-            ours = from_parameters(case, given)
+            whole, part = parameters.stage(case, archive.folder / SUITES), looked_at(case)
+            given = {name: taken(case, name, whole[stored(case, name)]) for name in part["arrays"]["parameters"]}
+            ours = from_parameters(part, given)
         except (ValueError, OSError) as error:  # what the case forbids, or a parameter file that is damaged
             raise Refused(printable(f"{archive.name}: {key}: {error}")) from None
-        sides = {archive.name: archive.arrays(key), HERE: (staged(case, given, ours), {})}
-        found[key] = agreement(case, sides, lambda ours=ours: ours)
+        sides = {archive.name: archive.arrays(case), HERE: (staged(part, given, ours), {})}
+        found[key] = agreement(part, sides, lambda ours=ours: ours)
     found |= _uncalled(archive, found)
-    return _report("reproduce", {archive.name: archive.environment, HERE: environment}, [archive], found, [], [])
+    return _report("reproduce", {archive.name: archive.environment, HERE: environment}, [archive], found, _sampled(archive), [])
 
 
 def compared(one: Archive, other: Archive) -> dict:
     """The report on two archives; bounds are computed here, from the inputs of the first."""
     names = [one.name, other.name if other.name != one.name else f"{other.name} (2)"]
     known = dict(_cases(other)) | dict(_cases(one))
-    found, notes = {}, []
+    found, notes = {}, _sampled(one)
     for key, case in known.items():
-        sides: list[Side] = [one.arrays(key), other.arrays(key)]
-        found[key] = agreement(case, dict(zip(names, sides, strict=True)), lambda case=case, arrays=sides[0][0]: around(case, arrays))
+        part, sides = looked_at(case), [one.arrays(case), other.arrays(case)]
+        found[key] = agreement(part, dict(zip(names, sides, strict=True)), lambda case=part, arrays=sides[0][0]: around(case, arrays))
     theirs = dict(_cases(other))
     notes += [f"{key}: the two suites say other things of it" for key, case in _cases(one) if key in theirs and theirs[key] != case]
     found |= _uncalled(one, found) | _uncalled(other, found)
@@ -82,6 +84,13 @@ def stem(path: Path) -> str:
 
 def _cases(archive: Archive):
     return [(f"{suite}/{name}", case) for suite, told in archive.suites.items() for name, case in told["cases"].items()]
+
+
+def _sampled(archive: Archive) -> list[str]:
+    """A line for each case that is too large to be looked at in all its rows."""
+    return [
+        f"{key}: {len(case['sample'])} of its {case['dims']['Lq']} rows are looked at" for key, case in _cases(archive) if case["sample"]
+    ]
 
 
 def _uncalled(archive: Archive, found: dict) -> dict[str, dict[str, dict]]:
