@@ -69,8 +69,8 @@ def test_installed_in_an_empty_environment(tmp_path: Path):
     venv.create(tmp_path / "env")
     python = str(tmp_path / "env" / ("Scripts" if os.name == "nt" else "bin") / "python")
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    pip = [sys.executable, "-m", "pip", "--python", python, "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", wheel], env=env, check=True)
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--quiet", wheel], env=env, check=True)
     for module, most in (("worked_attention", 0.1), ("worked_attention.referee.judge", 0.6)):
         seconds, loaded = imported(python, module, env)
         assert seconds < most and not loaded & set(HEAVY)
