@@ -93,7 +93,10 @@ def cluster(folder: Path, more: str = "") -> Iterator[dict[str, str]]:
             if process.args[0] == "slurmd":
                 asked(env, "scancel", "--user", getpass.getuser())
             process.send_signal(signal.SIGTERM)
-            process.wait(20)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def asked(env: dict[str, str], *command: str) -> str:
