@@ -1,7 +1,7 @@
 """Rule truth: the exact numbers of every stage of one suite, and how far our own are from them; of a large case, some rows at a time."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,18 +49,23 @@ def checks(case: dict, certified: dict[str, Settled]) -> Iterator[tuple[str, dic
             yield name, check(ours[name], found, allowed[name])
 
 
+def judged(case: dict, put: Callable) -> dict:
+    """The verdict of the exact numbers on a case; they are `put`. What this takes in memory is free again before the next case."""
+    certified = truth(looked_at(case), read_case([Path(snakemake.input.parameters)], case, case["sample"]))
+    found: dict[str, list[dict]] = {}
+    for name, result in checks(case, certified):
+        found.setdefault(name, []).append(result)
+    for name, settled in certified.items():
+        put(case["name"], name, settled.pieces(COMPARED), (*settled.middle.shape, 2), np.dtype(np.float64))
+    return verdict_on({name: together(found[name]) for name in certified})
+
+
 with logged(snakemake.log[0]):
     output, verdicts = Path(snakemake.output[0]), {}
     with packed(output / "truth.npz") as put:
         for case in read_suite(snakemake.input.parameters)[1]:
             try:
-                certified = truth(looked_at(case), read_case([Path(snakemake.input.parameters)], case, case["sample"]))
-                found: dict[str, list[dict]] = {}
-                for name, result in checks(case, certified):
-                    found.setdefault(name, []).append(result)
+                verdicts[case["name"]] = judged(case, put)
             except (Boundless, NotImplementedError) as error:  # an array that nothing stands beside
                 sys.exit(f"{case['suite']}/{case['name']}: {error}")
-            for name, settled in certified.items():
-                put(case["name"], name, settled.pieces(COMPARED), (*settled.middle.shape, 2), np.dtype(np.float64))
-            verdicts[case["name"]] = verdict_on({name: together(found[name]) for name in certified})
     write_json(output / "truth.json", {"format": FORMAT, "cases": verdicts})
