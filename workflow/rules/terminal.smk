@@ -30,7 +30,9 @@ def begin(wildcards):
 
 onstart:
     if os.path.exists("results") and not os.access("results", os.W_OK):
-        sys.exit("Error: results/ cannot be written; a run needs it, and the folder that it is in")
+        sys.exit(
+            "Error: results/ cannot be written; a run needs it, and the folder that it is in"
+        )
     # Snakemake's limit of jobs per second (100) makes every run wait for a last second, and looks at all waiting jobs once a second for each
     # job that has ended. Jobs that run here need no such limit; those that are sent to a cluster do.
     if workflow.local_exec:
