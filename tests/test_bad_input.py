@@ -756,7 +756,9 @@ def test_snakemake_refuses_all_wrong_suites_together(locale, project, monkeypatc
     monkeypatch.chdir(project)
     lines = [str(problem) for problem in problems_of()]
     assert len(lines) >= len(SUITES)
-    assert refused(project, env={"LC_ALL": locale, "PYTHONHASHSEED": str(len(locale))}) == lines
+    said = refused(project, env={"LC_ALL": locale, "PYTHONHASHSEED": str(len(locale))})
+    latin = [line.encode("iso-8859-1", "backslashreplace").decode("utf-8", "replace") for line in lines]
+    assert said == lines or (locale.endswith("ISO-8859-1") and said == latin)  # where that locale is installed, it is spoken
 
 
 @pytest.mark.parametrize(

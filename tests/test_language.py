@@ -315,7 +315,9 @@ REPORT = {
     "notes": ["qwer"],
     "files": ["looks.json"],
 }
-REPORT["cases"] = {f"handworked/{i}": {"weights/weights": {"verdict": w, "reason": "qwer", "max_abs": 0.5}} for i, w in enumerate(REPEATED)}
+REPORT["cases"] = {
+    f"handworked/{i}": {"weights/weights": {"verdict": w, "reason": "qwer", "max_abs": 0.5, "gate": 1}} for i, w in enumerate(REPEATED)
+}
 REPORT["cases"]["handworked/1"]["weights/weights"] = {"verdict": "within", "max_abs": 1e-16, "gate": 1e-15, "evidence": "typical"}
 
 

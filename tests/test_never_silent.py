@@ -101,7 +101,7 @@ def with_a_new_array(project: Path, bound: bool) -> None:
         edit("referee/truth/weights.py", "    return made", '    made["lse"] = np.full_like(made["weights"], arb(42))\n    return made')
 
 
-@pytest.mark.parametrize(("bound", "line"), [(False, "bounds have no formula for lse"), (True, "no independent reference shows lse")])
+@pytest.mark.parametrize(("bound", "line"), [(False, "truth has no formula for lse"), (True, "no independent reference shows lse")])
 def test_a_new_array_that_no_route_knows_ends_the_run(tmp_path: Path, bound: bool, line: str):
     project = copy_project(tmp_path / "project")
     with_a_new_array(project, bound)

@@ -12,7 +12,7 @@ from worked_attention.referee.power import caught, seen
 from worked_attention.stages.whole import compute
 
 FOLDER = ROOT / "config" / "suites"
-SUITES = ("handworked", "heads", "masks", "scores", "positions", "softmax", "cache", "gradients", "field_cases_2")
+SUITES = ("handworked", "heads", "masks", "scores", "positions", "softmax", "cache", "gradients", "field_cases_2", "pairs")
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -53,8 +53,8 @@ MUTATIONS = [
     Mutation("causal from the other corner", "masks", '"bottom_right": ends - queries', '"bottom_right": 0', "masks"),
     Mutation("prefix one off", "masks", "| (j < prefix)", "| (j <= prefix)", "masks"),
     Mutation("window one off on the left", "masks", "else -left)", "else 1 - left)", "masks"),
-    Mutation("window one off on the right", "masks", "<= (keys + queries if right", "< (keys + queries if right", "masks"),
-    Mutation("window from the first key always", "masks", 'queries, keys, mask["window"]["align"]', 'queries, keys, "top_left"', "masks"),
+    Mutation("window one off on the right", "masks", "<= (far if right", "< (far if right", "masks"),
+    Mutation("window from the first key always", "masks", 'keys, mask["window"]["align"]', 'keys, "top_left"', "masks"),
     Mutation("documents see each other", "masks", "np.equal.outer", "np.less_equal.outer", "masks"),
     Mutation("one padded key seen", "masks", "np.arange(keys) < by_sequence", "np.arange(keys) <= by_sequence", "masks"),
     Mutation(
