@@ -45,6 +45,8 @@ def resolve(raw: dict, suite: str, name: str, folder: Path, limits: dict, report
     dims = {} if problems else find_sizes(options, begins_at, {n: shapes.get(n) for n in CATALOGUE if n in names}, fail)
     if problems:
         return None
+    if options["rotary"]:
+        dims["pairs"] = (options["rotary"]["dims"] or dims["d_k"]) // 2
     used = uses(options)
     arrays = existing({*used, *names})
     shapes = {n: shapes.get(n) or shape(n, dims) for stage in arrays.values() for n in stage}

@@ -37,14 +37,9 @@ def rotations(case: dict, arrays: Arrays) -> Arrays:
     what is rotated, to become `q_rot` and `k_rot`: `query_unrotated` [..., H, Lq, d_k], `key_unrotated` [..., H_kv, L, d_k]."""
     if not case["rotary"]:
         return {}
-    options, made = case["rotary"], {}
     before = arrays | projections.stage(case, arrays)
-    for word in ("query", "key"):
-        made[f"{word}_unrotated"] = before.get(f"{word[0]}_norm", before[f"{word[0]}_heads"])
-    made["inv_freq"] = positions.frequencies(options["dims"], options["base"], options["scaling"])[0]
-    for word, where in (("query", "query_positions"), ("key", "key_positions")):
-        made[f"{word}_cos"], made[f"{word}_sin"] = positions.turns(np.array(case[where]), options)
-    return made
+    unrotated = {f"{word}_unrotated": before.get(f"{word[0]}_norm", before[f"{word[0]}_heads"]) for word in ("query", "key")}
+    return unrotated | positions.tables(case["query_positions"], case["key_positions"], case["rotary"])
 
 
 def distances(case: dict, arrays: Arrays) -> Arrays:
@@ -53,8 +48,7 @@ def distances(case: dict, arrays: Arrays) -> Arrays:
     if case["alibi"]:
         made["slopes"] = positions.alibi_slopes(case["heads"], case["alibi"]["slopes"])
     if "t5_table" in arrays:
-        relative = np.array(case["context_positions"])[None, :] - np.array(case["query_positions"])[:, None]
-        made["buckets"] = positions.t5_buckets(relative, len(arrays["t5_table"]), case["t5"]["longest"], case["t5"]["direction"])
+        made["buckets"] = positions.relative_buckets(case, len(arrays["t5_table"]))
     return made
 
 

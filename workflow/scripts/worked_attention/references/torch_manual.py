@@ -50,6 +50,7 @@ def run(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     scores = made["scaled"]
     if case["softcap"]:
         scores = made["capped"] = torch.tanh(scores / case["softcap"]) * case["softcap"]
+    made |= torch_tools.tables(case) | torch_tools.distances(case, p, scores_in)
     if (added := torch_tools.bias(case, p, scores_in)) is not None:
         made["bias"] = added.expand_as(scores)
         scores = kept(scores + made["bias"])

@@ -128,11 +128,7 @@ def length(x: torch.Tensor, eps: float) -> torch.Tensor:
 
 def rotated(x: torch.Tensor, positions: list[int], options: dict) -> torch.Tensor:
     """Each pair of columns as one complex number, times e^(i angle)."""
-    dims = options["dims"]
-    theta, stretch = frequencies(dims, options["base"], options["scaling"])
-    precision = DTYPES[options["angles"]]
-    angle = torch.tensor(positions, dtype=torch.float64).to(precision)[:, None] * theta.to(precision)
-    turn = torch.polar(torch.full_like(angle, stretch, dtype=torch.float64), angle.double())
+    dims, turn = options["dims"], turns(positions, options)
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     turn = torch.view_as_complex(torch.view_as_real(turn).to(wide))
     part = x[..., :dims].to(wide)
@@ -141,6 +137,37 @@ def rotated(x: torch.Tensor, positions: list[int], options: dict) -> torch.Tenso
     pairs = torch.view_as_complex(axes(part.unflatten(-1, whole)).contiguous())
     flat = axes(torch.view_as_real(pairs * turn)).flatten(-2)
     return torch.cat([flat.to(x.dtype), x[..., dims:]], dim=-1)
+
+
+def turns(positions: list[int], options: dict) -> torch.Tensor:
+    """stretch * e^(i angle) of each position and pair, complex128 [L, dims/2]."""
+    theta, stretch = frequencies(options["dims"], options["base"], options["scaling"])
+    precision = DTYPES[options["angles"]]
+    angle = torch.tensor(positions, dtype=torch.float64).to(precision)[:, None] * theta.to(precision)
+    return torch.polar(torch.full_like(angle, stretch, dtype=torch.float64), angle.double())
+
+
+def tables(case: dict) -> dict[str, torch.Tensor]:
+    """`inv_freq`, and cosines and sines of queries and keys, in the dtype of the case; none without rotary positions."""
+    if not case["rotary"]:
+        return {}
+    options = case["rotary"]
+    query, key = (turns(case[where], options) for where in ("query_positions", "key_positions"))
+    made = {"inv_freq": frequencies(options["dims"], options["base"], options["scaling"])[0]}
+    made |= {"query_cos": query.real, "query_sin": query.imag, "key_cos": key.real, "key_sin": key.imag}
+    return {name: table.to(DTYPES[case["dtype"]]) for name, table in made.items()}
+
+
+def distances(case: dict, p: dict[str, torch.Tensor], dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """`slopes` and `buckets` of a case that has them, in `dtype`."""
+    made = {"slopes": slopes(case["heads"], case["alibi"]["slopes"]).to(dtype)} if case["alibi"] else {}
+    return made | ({"buckets": t5_buckets(case, len(p["t5_table"])).to(dtype)} if "t5_table" in p else {})
+
+
+def t5_buckets(case: dict, buckets: int) -> torch.Tensor:
+    """Bucket of each key for each query [Lq, Lc]."""
+    steps = torch.tensor(case["context_positions"])[None, :] - torch.tensor(case["query_positions"])[:, None]
+    return torch.tensor([[t5_bucket(int(s), buckets, case["t5"]) for s in row] for row in steps])
 
 
 def frequencies(dims: int, base: float, scaling: dict | None) -> tuple[torch.Tensor, float]:
@@ -243,9 +270,7 @@ def bias(case: dict, p: dict[str, torch.Tensor], dtype: torch.dtype) -> torch.Te
         form = {"distance": -steps.abs(), "relative": steps, "key_index": torch.tensor(case["context_positions"]).expand_as(steps)}
         terms.append(slopes(case["heads"], case["alibi"]["slopes"])[:, None, None] * form[case["alibi"]["form"]])
     if "t5_table" in p:
-        table = p["t5_table"]
-        buckets = torch.tensor([[t5_bucket(int(s), len(table), case["t5"]) for s in row] for row in steps])
-        terms.append(table[buckets].permute(2, 0, 1))
+        terms.append(p["t5_table"][t5_buckets(case, len(p["t5_table"]))].permute(2, 0, 1))
     if not terms:
         return None
     total = terms[0].to(torch.promote_types(terms[0].dtype, dtype))

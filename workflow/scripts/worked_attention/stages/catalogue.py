@@ -1,7 +1,8 @@
 """The catalogue: every array of every stage, its axes, its formula and the names that others give it.
 
 An axis is a size of the case (`Lq`, `d_k`, ...) or a product of two (`H*d_k`). "..." stands for the optional batch axis B.
-Ln counts the new keys, Lp the past ones, Lc both together, Lk all keys that the scores have (with those the layer appends).
+Ln counts the new keys, Lp the past ones, Lc both together, Lk all keys that the scores have (with those the layer appends); `pairs`
+are those of columns that rotate.
 """
 
 from collections.abc import Callable, Collection
@@ -102,6 +103,13 @@ CATALOGUE: dict[str, Array] = {
     "v_heads": _array("projections", "... H_kv Ln d_v", "v split into heads", "v", values, transformer_lens="hook_v", onnx="V"),
     "q_norm": _array("projections", "... H Lq d_k", "q_heads normed", "q_heads g_q", all_of("qk_norm")),
     "k_norm": _array("projections", "... H_kv Ln d_k", "k_heads normed", "k_heads g_k", all_of("qk_norm")),
+    "inv_freq": _array(
+        "projections", "pairs", "angle by which a pair of columns turns from one position to the next", "", all_of("rotary")
+    ),
+    "query_cos": _array("projections", "Lq pairs", "cosines of position * inv_freq", "", all_of("rotary")),
+    "query_sin": _array("projections", "Lq pairs", "sines of position * inv_freq", "", all_of("rotary")),
+    "key_cos": _array("projections", "Ln pairs", "cosines of position * inv_freq", "", all_of("rotary")),
+    "key_sin": _array("projections", "Ln pairs", "sines of position * inv_freq", "", all_of("rotary")),
     "q_rot": _array(
         "projections",
         "... H Lq d_k",
@@ -141,6 +149,8 @@ CATALOGUE: dict[str, Array] = {
     "capped": _array(
         "scores", "... H Lq Lk", "softcap * tanh(scaled / softcap)", "scaled", all_of("softcap"), onnx="qk_matmul_output_mode 1"
     ),
+    "slopes": _array("scores", "H", "slopes of ALiBi", "", all_of("alibi")),
+    "buckets": _array("scores", "Lq Lc", "row of t5_table for each relative position", "t5_table", all_of("t5_table")),
     "bias": _array("scores", "... H Lq Lk", "all additive terms together", "bias_table mask_add mask_key_add t5_table", any_of(*ADDED)),
     "keep": _array(
         "scores",

@@ -103,6 +103,14 @@ def turns(positions: np.ndarray, options: dict) -> tuple[np.ndarray, np.ndarray]
     return stretch * np.cos(angle), stretch * np.sin(angle)
 
 
+def tables(query_positions: list[int], key_positions: list[int], options: dict) -> dict[str, np.ndarray]:
+    """`inv_freq` [pairs], `query_cos`, `query_sin` [Lq, pairs], `key_cos`, `key_sin` [Ln, pairs] of `rotary` options, float64."""
+    made = {"inv_freq": frequencies(options["dims"], options["base"], options["scaling"])[0]}
+    for word, where in (("query", query_positions), ("key", key_positions)):
+        made[f"{word}_cos"], made[f"{word}_sin"] = turns(np.array(where), options)
+    return made
+
+
 def alibi_slopes(heads: int, rule: str) -> np.ndarray:
     """Slopes [H] of the heads, float64 (Press et al. 2022, section 3, and the authors' code for other head counts).
 
@@ -156,6 +164,12 @@ def t5_buckets(relative: np.ndarray, buckets: int, longest: int, direction: str)
     exact = buckets // 2
     far = exact + (np.log(np.maximum(distance, 1) / exact) / math.log(longest / exact) * (buckets - exact)).astype(int)
     return start + np.where(distance < exact, distance, np.minimum(far, buckets - 1))
+
+
+def relative_buckets(case: dict, buckets: int) -> np.ndarray:
+    """The bucket of each key for each query of a case with so many `buckets`, int [Lq, Lc]."""
+    relative = np.array(case["context_positions"])[None, :] - np.array(case["query_positions"])[:, None]
+    return t5_buckets(relative, buckets, case["t5"]["longest"], case["t5"]["direction"])
 
 
 def t5_bias(table: np.ndarray, query_positions: np.ndarray, key_positions: np.ndarray, options: dict) -> np.ndarray:

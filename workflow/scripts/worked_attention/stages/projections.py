@@ -8,7 +8,7 @@ from collections.abc import Collection
 import numpy as np
 
 from worked_attention.stages.catalogue import source
-from worked_attention.stages.positions import rotary, sinusoids
+from worked_attention.stages.positions import rotary, sinusoids, tables
 from worked_attention.stages.precision import matmul, rounded, widened
 
 ZERO_VECTOR = {"zero": 0.0, "nan": np.nan}  # what a norm makes of a vector of zeros where eps is 0
@@ -77,6 +77,9 @@ def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             )
         if f"{name}_heads" in wanted and f"{name}_heads" not in made:
             made[f"{name}_heads"] = split_heads(made[name], heads)
+    if "inv_freq" in wanted:
+        found = tables(case["query_positions"], case["key_positions"], case["rotary"])
+        made |= {name: rounded(table, np.dtype(case["dtype"])) for name, table in found.items()}
     for name in ("q", "k"):
         if f"{name}_norm" in wanted:
             made[f"{name}_norm"] = norm(made[f"{name}_heads"], case["qk_norm"], arrays.get(f"g_{name}"))

@@ -6,7 +6,7 @@ In this order: Q K^T, times the scale (Vaswani et al. 2017, equation 1), softcap
 import numpy as np
 
 from worked_attention.stages.masks import append_keys, combined, fill_value
-from worked_attention.stages.positions import alibi, t5_bias
+from worked_attention.stages.positions import alibi, alibi_slopes, relative_buckets, t5_bias
 from worked_attention.stages.precision import matmul, overflowing, rounded, widened
 from worked_attention.stages.projections import latest
 
@@ -45,7 +45,7 @@ def bias(case: dict, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
 
 
 def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`qk`, `scaled`, `capped`, `bias`, `keep` and `masked`, as far as the case has them, all [..., H, Lq, Lk], in `precision.scores`.
+    """`qk`, `scaled`, `capped`, `slopes`, `buckets`, `bias`, `keep` and `masked`, as far as the case has them, in `precision.scores`.
 
     A score beyond what that dtype can hold is infinite.
     """
@@ -62,6 +62,11 @@ def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     scores = made["scaled"]
     if case["softcap"]:
         scores = made["capped"] = softcap(scores, case["softcap"])
+    if case["alibi"]:
+        made["slopes"] = rounded(alibi_slopes(case["heads"], case["alibi"]["slopes"]), case["precision"]["scores"])
+    if "t5_table" in arrays:
+        found = relative_buckets(case, len(arrays["t5_table"]))
+        made["buckets"] = rounded(found.astype(np.float64), case["precision"]["scores"])
     if (added := bias(case, arrays)) is not None:
         made["bias"] = np.broadcast_to(added, scores.shape)
         with np.errstate(over="ignore", invalid="ignore"):  # as the sum of biases

@@ -6,7 +6,7 @@ from worked_attention.referee.bounds.rounding import PRESCALED, UNIT
 from worked_attention.referee.bounds.whole import bounds, kept_centres
 from worked_attention.stages.catalogue import CATALOGUE
 
-INNER = {"weights": {"weights", "dropped"}, "scores": {"qk", "scaled", "capped", "bias", "masked"}}
+INNER = {"weights": {"weights", "dropped"}, "scores": {"qk", "scaled", "capped", "slopes", "buckets", "bias", "masked"}}
 OUTER = {name for name, array in CATALOGUE.items() if array.stage != "parameters"} - INNER["weights"] - INNER["scores"]
 CONTRACTS = {  # which arrays are rounded to half precision, the strictest first; all sums and exponentials are float32
     "float32 accumulation": OUTER,

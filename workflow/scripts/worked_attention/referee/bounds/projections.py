@@ -83,6 +83,21 @@ SCALED = {  # by rule for longer contexts, none of which makes an angle larger: 
 }
 
 
+def tables(of: Errors) -> None:
+    """Frequencies, cosines and sines, computed in float64 and stored: theta within the relative error of an angle; the others by the
+    error of theirs, for sine and cosine are 1-Lipschitz, and 4 u for them and the stretch."""
+    case, options = of.case, of.case["rotary"]
+    stretch, longer = SCALED[options["scaling"]["rule"]](options["scaling"]) if options["scaling"] else (1.0, 1.0)
+
+    def off(where: list[int]) -> np.ndarray:
+        return angle_error(where, options["base"], options["dims"] // 2, options["dims"], longer)
+
+    of.settle("inv_freq", off([1])[0], 1)
+    for word, where in (("query", case["query_positions"]), ("key", case["key_positions"])):
+        for wave in ("cos", "sin"):
+            of.settle(f"{word}_{wave}", stretch * (off(where) + 4 * UNIT["float64"]), 1)
+
+
 def turned(x: np.ndarray, ex: np.ndarray, where: list[int], options: dict, unit: float) -> np.ndarray:
     """Error of (a cos - b sin, a sin + b cos): E_a |cos| + E_b |sin| and so on; M_a + M_b times the error of the angle, for sine and
     cosine are 1-Lipschitz; gamma_4 (M_a |cos| + M_b |sin|) to round table, products and sum. Columns that are not rotated keep theirs."""
@@ -119,6 +134,8 @@ def stage(of: Errors) -> None:
         if heads in wanted and heads not in given:
             error = of.bound.get(name)
             of.bound[heads] = None if error is None else split_heads(error, case["heads"] if name == "q" else case["kv_heads"])
+    if "inv_freq" in wanted:
+        tables(of)
     for name in "qk":
         last = f"{name}_heads"
         if f"{name}_norm" in wanted:

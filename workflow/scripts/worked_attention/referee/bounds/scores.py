@@ -54,6 +54,10 @@ def stage(of: Errors) -> None:
     if case["softcap"]:
         of.settle("capped", of.of("scaled") + 2 * case["softcap"] * smallest(of.unit("capped")), 10)
         last = "capped"
+    if case["alibi"]:
+        of.settle("slopes", (16 + 2 * case["heads"]) * UNIT["float64"] * np.abs(a["slopes"]), 1)
+    if "buckets" in a:
+        of.settle("buckets", np.zeros(a["buckets"].shape))
     error = of.of(last)
     if "bias" in a:
         own, spread, n = added(of)

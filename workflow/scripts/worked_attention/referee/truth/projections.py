@@ -5,7 +5,7 @@ from flint import arb
 
 from worked_attention.referee.truth.balls import ANYTHING, NAN, Balls, balls, each, linear
 from worked_attention.referee.truth.parts import Part
-from worked_attention.referee.truth.positions import rotated, sinusoids, turns
+from worked_attention.referee.truth.positions import frequencies, rotated, sinusoids, turns
 
 INPUTS = {"q": ("x",), "k": ("x_k", "x_kv", "x"), "v": ("x_v", "x_kv", "x")}  # the first that the case gives
 STEPS = {  # what becomes of a query, key or value of a head, step by step; the last one that a case has enters the scores or contexts
@@ -33,11 +33,16 @@ def projections(case: dict, part: Part) -> dict[str, Balls]:
             part.add({name: linear(source(part, name), part.maybe(f"w_{name}"), part.maybe(f"b_{name}"))})
         if f"{name}_heads" in wanted and f"{name}_heads" not in part:
             part.add({f"{name}_heads": columns(part[name], heads[name])})
+    if "inv_freq" in wanted:
+        options = case["rotary"]
+        part.add({"inv_freq": np.array(frequencies(options["dims"], arb(options["base"]), options["scaling"])[0], dtype=object)})
     for name in "qk":
         if f"{name}_norm" in wanted:
             part.add({f"{name}_norm": normed(part[f"{name}_heads"], case["qk_norm"], part.maybe(f"g_{name}"))})
         if f"{name}_rot" in wanted:
             turn = turns(where[name], case["rotary"])
+            word = {"q": "query", "k": "key"}[name]
+            part.add({f"{word}_cos": each(lambda z: z.real, turn), f"{word}_sin": each(lambda z: z.imag, turn)})
             part.add({f"{name}_rot": np.stack([rotated(x, turn, case["rotary"]["pairing"]) for x in entering(part, name)])})
     for name, past in (("k", "present_k"), ("v", "present_v")):
         if past in wanted:

@@ -29,6 +29,10 @@ def scores(case: dict, part: Part) -> dict[str, np.ndarray]:
     made["scaled"] = x
     if case["softcap"]:
         x = made["capped"] = capped(x, arb(case["softcap"]))
+    if case["alibi"]:
+        made["slopes"] = np.array(slopes(case["heads"], case["alibi"]["slopes"])[part.h], dtype=object)
+    if "t5_table" in part:
+        made["buckets"] = balls(buckets_of(case, part).astype(np.float64))
     if terms := biases(case, part):
         made["bias"] = bias(case, terms, len(x))
         x = kept(case, x + made["bias"])
@@ -75,11 +79,16 @@ def biases(case: dict, part: Part) -> list[Balls]:
     if case["alibi"]:
         terms.append(alibi(slopes(case["heads"], case["alibi"]["slopes"])[part.h], i, j, case["alibi"]["form"]))
     if "t5_table" in part:
-        distances, cells = np.unique(j - i, return_inverse=True)
-        table, longest, direction = part["t5_table"], case["t5"]["longest"], case["t5"]["direction"]
-        found = [table[bucket(int(d), len(table), longest, direction)] for d in distances]
-        terms.append(np.array(found, dtype=object)[cells.reshape((j - i).shape)])
+        terms.append(part["t5_table"][buckets_of(case, part)])
     return terms
+
+
+def buckets_of(case: dict, part: Part) -> np.ndarray:
+    """T5's bucket of each key for each of these queries, whole numbers [n, Lc]."""
+    i, j = np.array(case["query_positions"])[part.queries, None], np.array(case["context_positions"])[None, :]
+    distances, cells = np.unique(j - i, return_inverse=True)
+    found = [bucket(int(d), len(part["t5_table"]), case["t5"]["longest"], case["t5"]["direction"]) for d in distances]
+    return np.array(found)[cells.reshape((j - i).shape)]
 
 
 def bias(case: dict, terms: list[Balls], n: int) -> Balls:

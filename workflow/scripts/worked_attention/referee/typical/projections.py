@@ -66,6 +66,9 @@ def stage(of: Spread) -> None:
         heads = f"{name}_heads"
         if heads in wanted and heads not in case["arrays"]["parameters"]:
             of.variance[heads] = split_heads(of.of(name), case["heads"] if name == "q" else case["kv_heads"])
+    if "inv_freq" in wanted:  # computed in float64: what is left is to store them
+        for name in ("inv_freq", "query_cos", "query_sin", "key_cos", "key_sin"):
+            of.settle(name, np.zeros(a[name].shape), 2)
     for name in "qk":
         last = f"{name}_heads"
         if f"{name}_norm" in wanted:

@@ -39,6 +39,10 @@ def stage(of: Spread) -> None:
         lost = 2 * (case["softcap"] * smallest(of.unit("capped"))) ** 2 / 3
         of.settle("capped", slope**2 * (of.of("scaled") + of.rounding("capped", a["scaled"])) + lost, 2)
         last = "capped"
+    if case["alibi"]:
+        of.settle("slopes", np.zeros(a["slopes"].shape), 2)
+    if "buckets" in a:
+        of.settle("buckets", np.zeros(a["buckets"].shape))
     found = of.of(last)
     if "bias" in a:
         _, spread, n = added(of)
