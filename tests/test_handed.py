@@ -14,9 +14,11 @@ from shipped import all_shipped
 from worked_attention.referee.caller import answer, answered, npy
 from worked_attention.referee.diagnosis import Diagnoser
 from worked_attention.referee.handed import READY, handed
+from worked_attention.referee.judge import judge_case
 from worked_attention.referee.report import case_verdict, judge_all
 from worked_attention.referee.submissions import Submission, received
 from worked_attention.stages import parameters
+from worked_attention.stages.catalogue import TABLES
 from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.whole import compute
 
@@ -25,6 +27,7 @@ SUITES = all_shipped()
 CASES = [case for suite in SUITES.values() for case in suite["cases"].values() if not case["torch_draws"]]
 ONE = SUITES["handworked"]["cases"]["two_heads"]
 LARGE = 64  # tokens
+WAVES = (("cos", "sin"), ("sin", "cos"))
 
 
 def verdict(case: dict, attention, **attributes) -> dict:
@@ -97,6 +100,66 @@ def test_slopes_and_buckets_and_angles_are_those_of_the_papers():
             distance = np.subtract.outer(case["query_positions"], case["context_positions"])
             assert (arrays["buckets"][distance == 0] == 0).all()
     assert told
+
+
+def own(case: dict) -> tuple[dict, dict]:
+    """(parameters, computed arrays) of a case."""
+    given, made = parameters.stage(case, FOLDER), compute(case, FOLDER)
+    return given, {name: array for name, array in made.items() if name not in given}
+
+
+TABLED = {"rotary": "projections", "alibi": "scores", "t5_table": "scores"}  # where the tables of these options are made
+
+
+def with_tables(option: str) -> dict:
+    return next(case for case in CASES if small(case) and (case.get(option) or option in case["shapes"]) and case["heads"] > 1)
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "spoil"),
+    [
+        ("rotary", "inv_freq", lambda a: a["inv_freq"] / 2),
+        *(("rotary", f"{word}_{wave}", lambda a, name=f"{word}_{other}": a[name]) for word in ("query", "key") for wave, other in WAVES),
+        ("alibi", "slopes", lambda a: a["slopes"] * 2),
+        ("alibi", "slopes", lambda a: a["slopes"] * (1 + 1e-5)),
+        ("t5_table", "buckets", lambda a: a["buckets"] + 1),
+        ("t5_table", "buckets", lambda a: a["buckets"] + 1e-9),
+    ],
+)
+def test_a_wrong_table_is_wrong_at_its_stage(option: str, name: str, spoil):
+    case = with_tables(option)
+    given, sent = own(case)
+    assert judge_case(case, given, sent)["verdict"] == "right"
+    for beside in (sent, {}):
+        found = judge_case(case, given, beside | {name: spoil(sent)})
+        assert (found["verdict"], found["worst"]["array"], found["first_wrong_stage"]) == ("wrong", name, TABLED[option])
+
+
+@pytest.mark.parametrize("option", TABLED)
+def test_who_sends_no_tables_is_not_asked_for_them(option: str):
+    """The same verdicts of right and of wrong arrays, and a right table vouches for no stage but what it says itself."""
+    case = with_tables(option)
+    given, sent = own(case)
+    bare = {name: array for name, array in sent.items() if name not in TABLES}
+    assert set(sent) - set(bare)
+    late = {name: array for name, array in bare.items() if name in ("masked", "weights", "contexts", "output")}
+    for arrays in (bare, bare | {"masked": sent["masked"] + 0.25 * (sent["masked"] > 0)}, late | {"masked": 1.5 * sent["masked"]}):
+        alone = judge_case(case, given, arrays, Diagnoser())
+        beside = judge_case(case, given, arrays | {name: sent[name] for name in TABLES if name in sent}, Diagnoser())
+        assert alone["verdict"] == ("right" if arrays is bare else "wrong")
+        told = ("verdict", "first_wrong_stage", "worst", "diagnosis", "contract", "evidence")
+        assert {key: alone[key] for key in told} == {key: beside[key] for key in told}
+
+
+def test_tables_that_are_handed_are_those_of_the_results():
+    found = set()
+    for case in filter(small, CASES):
+        arrays, (_, made) = handed(case, parameters.stage(case, FOLDER)), own(case)
+        there = {name for name in TABLES if name in made}
+        assert there == {name for name in TABLES if name in arrays}
+        assert all(np.array_equal(arrays[name], made[name]) for name in there)
+        found |= there
+    assert found == set(TABLES)
 
 
 def output_of(case: dict) -> np.ndarray:

@@ -18,6 +18,7 @@ from worked_attention.files.artifacts import read_json, write_array
 from worked_attention.referee.truth.masks import seen
 from worked_attention.referee.truth.parts import Part
 from worked_attention.stages import rows
+from worked_attention.stages.catalogue import TABLES
 from worked_attention.stages.masks import combined
 from worked_attention.stages.whole import compute, from_parameters
 
@@ -39,6 +40,14 @@ cases:
     sizes: {Lq: 40, Lk: 44, d_k: 4}
     parameters: {q_heads: {normal: {seed: 1}}, k_heads: {normal: {seed: 2}}, v_heads: {normal: {seed: 3}}}
     mask: {causal: bottom_right, window: {left: 9, right: 0}}
+  tables:
+    heads: 2
+    sizes: {Lq: 40, Lk: 44, d_k: 6, buckets: 8}
+    parameters: {q_heads: {normal: {seed: 1}}, k_heads: {normal: {seed: 2}}, v_heads: {normal: {seed: 3}}, t5_table: {normal: {seed: 4}}}
+    positions: bottom_right
+    rotary: {pairing: half, dims: 4}
+    alibi: {slopes: interleaved}
+    t5: {direction: both, longest: 16}
 """
 
 
@@ -136,17 +145,18 @@ def test_streamed_stages_have_the_bytes_of_whole_ones(tmp_path: Path, monkeypatc
 cases:
   one: {heads: 8, dtype: float32, sizes: {Lq: 300, d_model: 64}, mask: {causal: top_left}, parameters:
     {x: {normal: {seed: 1}}, w_q: {normal: {seed: 2}}, w_k: {normal: {seed: 3}}, w_v: {normal: {seed: 4}}, w_o: {normal: {seed: 5}}}}
+  tables: {heads: 8, sizes: {Lq: 300, Lk: 300, d_k: 2, buckets: 8}, rotary: {pairing: half}, alibi: {slopes: geometric}, parameters:
+    {q_heads: {normal: {seed: 1}}, k_heads: {normal: {seed: 2}}, v_heads: {normal: {seed: 3}}, t5_table: {normal: {seed: 4}}}}
 """
     for name, whole in (("whole", math.inf), ("streamed", 1.0)):
         stages(tmp_path / name, large, whole)
-    case = read_json(tmp_path / "streamed/parameters/one/case.json")
-    assert (
-        case["sample"]
-        and len(rows.blocks(case, rows.COMPUTED)) == 3
-        and read_json(tmp_path / "whole/parameters/one/case.json")["sample"] is None
-    )
+    for name in ("one", "tables"):
+        case = read_json(tmp_path / f"streamed/parameters/{name}/case.json")
+        assert case["sample"] and len(rows.blocks(case, rows.COMPUTED)) == 3 and rows.of_queries(case["arrays"]["scores"])
+        assert read_json(tmp_path / f"whole/parameters/{name}/case.json")["sample"] is None
+        assert not rows.of_queries(case["arrays"]["projections"])
     files = [path.relative_to(tmp_path / "whole") for stage in FORWARD for path in (tmp_path / "whole" / stage).rglob("*.*")]
-    assert len(files) == 19 and not list((tmp_path / "streamed").rglob("*.part"))
+    assert len(files) == 19 + 22 and not list((tmp_path / "streamed").rglob("*.part"))
     for file in files:
         assert (tmp_path / "streamed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
 
@@ -159,7 +169,9 @@ def test_a_wrong_number_in_a_sampled_row_is_noticed_and_another_row_is_told_as_n
     for result in results.values():
         assert {r["verdict"] for r in result["references"].values()} <= {"pass", "undecided"}
         assert result["looked_at"] == {"of": 40, "numbers": chosen, "why": rows.WHY} and other not in result["looked_at"]["numbers"]
-    assert {r["verdict"] for r in results["layer"]["references"].values()} == {"pass"}
+    assert {r["verdict"] for name in ("layer", "tables") for r in results[name]["references"].values()} == {"pass"}
+    of_positions = [results["tables"]["references"][who]["arrays"][name] for who in ("truth", "torch.manual") for name in TABLES]
+    assert {result["verdict"] for result in of_positions} == {"pass"}
     path = tmp_path / "weights/layer/weights.npy"
     right = np.load(path)
     for row, verdict in ((other, "pass"), (chosen[3], "fail")):
@@ -198,7 +210,8 @@ def test_the_judge_names_cases_that_it_leaves_out(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     given = {"submission": "mine", "suites": ["large"], "limits": {"max_array_mb": 1, "max_whole_mb": 0.001}, "language": "en"}
     with pytest.raises(
-        AssertionError, match=r"Error: Not judged, for of cases larger .*: large/layer, large/heads; raise the limit to judge them"
+        AssertionError,
+        match=r"Error: Not judged, for of cases larger .*: large/layer, large/heads, large/tables; raise the limit",
     ):
         script("judge", tmp_path, "judge", {}, params=SimpleNamespace(**given))
 

@@ -24,7 +24,7 @@ import numpy as np
 from worked_attention.stages import rows
 from worked_attention.stages.catalogue import CATALOGUE, STAGES, axes, kept_in
 from worked_attention.stages.precision import bfloat16
-from worked_attention.stages.rows import along, blocks, cut, looked_at, stored
+from worked_attention.stages.rows import along, blocks, cut, looked_at, of_queries, stored
 
 FORMAT = 1  # of the JSON files of results/ that have no number of their own; it rises when a key goes or changes its meaning
 SHOWN = 4096  # stage.json holds the values of arrays with at most so many elements
@@ -262,7 +262,7 @@ def by_rows(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> Iterator[Cal
 def stream_stage(folder: Path, case: dict, parts: Iterator[tuple[int, dict, dict[str, np.ndarray]]]) -> None:
     """As `write_stage`, from `parts` of the case with their arrays, (number of the first query, case, arrays), one after the other.
 
-    All arrays of the stage have queries as their last axis but one.
+    Arrays of the stage have queries as their last axis but one, or are the same in all parts (`of_queries`).
     """
     stage, stand_in = folder.parent.name, {}
     with ExitStack() as open_files:
@@ -271,6 +271,11 @@ def stream_stage(folder: Path, case: dict, parts: Iterator[tuple[int, dict, dict
             if wrong := objection(part, stage, arrays):
                 raise ValueError(wrong)
             for name, array in arrays.items():
+                if not along(name):
+                    if name not in stand_in:
+                        write_array(folder / f"{name}.npy", array)
+                        stand_in[name] = array
+                    continue
                 if name not in put:
                     shape = tuple(case["shapes"][name])
                     put[name] = open_files.enter_context(by_rows(folder / f"{name}.npy", shape, array.dtype))
@@ -348,7 +353,7 @@ def run_stage(snakemake, compute: Callable[[dict, dict], dict]) -> None:
         folders = stage_folders(snakemake.input)
         for case in read_suite(snakemake.input.parameters)[1]:
             try:
-                if case["sample"] and all(along(name) for name in case["arrays"][output.name]):
+                if case["sample"] and of_queries(case["arrays"][output.name]):
                     stream_stage(output / case["name"], case, _parts(case, folders, compute, output.name))
                 else:
                     write_stage(output / case["name"], output.name, case, compute(case, read_case(folders, case)))

@@ -158,6 +158,39 @@ def normed(work: Work, name: str) -> list:
     return blocks + folds(made) + tables(work, name)
 
 
+def frequency(work: Work, name: str) -> list:
+    """The angle by which each pair of columns turns from one position to the next."""
+    options = work.case["rotary"]
+    words = _("d = {dims} columns turn, in {pairs} pairs t; the base b is {base:g}.")
+    words = words.format(dims=options["dims"], pairs=options["dims"] // 2, base=options["base"])
+    return [Formula(r"\theta_t = b^{-2t/d}"), Words(words + slowed(options)), *tables(work, name)]
+
+
+WAVES = {"cos": r"\cos p \theta_t", "sin": r"\sin p \theta_t"}
+
+
+def waves(work: Work, name: str) -> list:
+    """Cosines or sines of the angles by which queries or keys turn."""
+    word, wave = name.split("_")
+    positions, options = work.case[f"{word}_positions"], work.case["rotary"]
+    stretch = frequencies(options["dims"], options["base"], options["scaling"])[1]
+    some = _(", ").join(map(str, positions[:8])) + (" …" if len(positions) > 8 else "")
+    words = _("A row for each position p: {positions}.").format(positions=some) + stretched(work, stretch)
+    return [Formula(WAVES[wave] if stretch == 1 else f"s {WAVES[wave]}"), Words(words), *tables(work, name)]
+
+
+def slowed(options: dict) -> str:
+    """What a rule for longer contexts has done to the angles, if the case has one."""
+    if not (scaling := options["scaling"]):
+        return ""
+    return _(" Scaling {rule} by {factor:g} has slowed them down.").format(rule=scaling["rule"], factor=scaling["factor"])
+
+
+def stretched(work: Work, stretch: float) -> str:
+    """By how much cosine and sine are stretched, if they are."""
+    return _(" Cosine and sine are stretched by {stretch}.").format(stretch=work.free(stretch).text) if stretch != 1 else ""
+
+
 def rotated(work: Work, name: str) -> list:
     """Each pair of columns turned by an angle that grows with the position."""
     side, options = name[0], work.case["rotary"]
@@ -173,9 +206,7 @@ def rotated(work: Work, name: str) -> list:
     words = _("Columns are turned in pairs ({pairing}): {pairs} for each step of position; a whole turn is 6.2832.")
     words = words.format(pairing=options["pairing"], pairs=said)
     words += _(" Columns from {dims} on pass through.").format(dims=dims) if dims < width else ""
-    if scaling := options["scaling"]:
-        words += _(" Scaling {rule} by {factor:g} has slowed them down.").format(rule=scaling["rule"], factor=scaling["factor"])
-    words += _(" Cosine and sine are stretched by {stretch}.").format(stretch=work.free(stretch).text) if stretch != 1 else ""
+    words += slowed(options) + stretched(work, stretch)
     blocks: list = [
         Formula(r"y_a = x_a \cos \alpha - x_b \sin \alpha, y_b = x_a \sin \alpha + x_b \cos \alpha, \alpha = p \theta"),
         Words(words),
@@ -234,6 +265,8 @@ STEPS: dict[str, Callable[[Work, str], list]] = {
     **dict.fromkeys(("q", "k", "v"), projected),
     **dict.fromkeys(("q_heads", "k_heads", "v_heads"), split),
     **dict.fromkeys(("q_norm", "k_norm"), normed),
+    "inv_freq": frequency,
+    **dict.fromkeys(("query_cos", "query_sin", "key_cos", "key_sin"), waves),
     **dict.fromkeys(("q_rot", "k_rot"), rotated),
     **dict.fromkeys(("present_k", "present_v"), cached),
     **dict.fromkeys(("k_extended", "v_extended"), appended),

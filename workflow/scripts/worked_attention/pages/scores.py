@@ -104,6 +104,38 @@ def capped(work: Work, name: str) -> list:
     return [Formula(r"c \cdot \tanh \frac{s}{c}"), Words(words), *by_query(work, name, line), *tables(work, name, "scores")]
 
 
+SLOPES = {
+    "geometric": N_("One slope for each head h, counted from 1 to H = {heads}."),
+    "interleaved": N_(
+        "One slope for each head h, counted from 1 to H = {heads}; where H is no power of two, those of the power of two below it, "
+        "then every second one of twice that power."
+    ),
+}
+
+
+def sloped(work: Work, name: str) -> list:
+    """The slope of each head."""
+    words = _(SLOPES[work.case["alibi"]["slopes"]]).format(heads=work.case["heads"])
+    return [Formula(r"m_h = 2^{-8h/H}"), Words(words), *tables(work, name)]
+
+
+SIDES = {
+    "both": N_("Half of the {buckets} buckets are for keys on the right of the query."),
+    "left": N_("All {buckets} buckets are for keys on the left of the query; those on its right have bucket 0."),
+}
+
+
+def bucketed(work: Work, name: str) -> list:
+    """The row of the table of biases for each query and key."""
+    options = work.case["t5"]
+    words = _(SIDES[options["direction"]]).format(buckets=len(work.arrays["t5_table"]))
+    words += _(
+        " The first half of a side holds one distance each, the others grow in logarithmic steps up to the distance {longest}, and the "
+        "last one holds all beyond."
+    ).format(longest=options["longest"])
+    return [Words(words), *tables(work, name)]
+
+
 def biased(work: Work, name: str) -> list:
     """Everything that is added to the scores, term by term."""
     case, dims = work.case, work.case["dims"]
@@ -226,6 +258,8 @@ STEPS: dict[str, Callable[[Work, str], list]] = {
     "qk": multiplied,
     "scaled": scaled,
     "capped": capped,
+    "slopes": sloped,
+    "buckets": bucketed,
     "bias": biased,
     "keep": kept,
     "masked": entering,

@@ -10,11 +10,11 @@ from worked_attention.referee.mistakes.entry import Mistake
 from worked_attention.referee.mistakes.library import LIBRARY, NUMBERED
 from worked_attention.referee.mistakes.scores import scaled_by
 from worked_attention.referee.relations import CLOSE, CLOSEST, EXPLAINED, Pair, largest_difference, related, short, size
-from worked_attention.stages.catalogue import STAGES
+from worked_attention.stages.catalogue import STAGES, TABLES
 
 EQUALLY = 30.0  # mistakes that fit at most so many times worse than the best are listed as well
 TOLD = 3  # so many equal candidates are told; pairs only if no more than these are equal
-BESIDE = ("bias", "keep")  # arrays of the scores that no earlier stage leads to, and that do not say how the others are made
+BESIDE = (*TABLES, "bias", "keep")  # arrays that no earlier stage leads to, and that do not say how the others are made
 LARGE = 200_000  # scores; a factor is looked for in cases up to this size
 FACTORS = 2.0 ** np.arange(-8, 8.25, 0.25)  # of the scores, between which one is looked for
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from worked_attention.stages import masks, positions, projections, scores
+from worked_attention.stages.catalogue import TABLES
 from worked_attention.stages.precision import bfloat16, rounded, widened
 
 Arrays = dict[str, np.ndarray]
@@ -53,10 +54,7 @@ def distances(case: dict, arrays: Arrays) -> Arrays:
 
 
 GROUPS: tuple[Callable[[dict, Arrays], Arrays], ...] = (query_key_value, keep_and_bias, rotations, distances)
-READY = (
-    *("query", "key", "value", "keep", "bias", "added"),
-    *("inv_freq", "query_cos", "query_sin", "key_cos", "key_sin", "query_unrotated", "key_unrotated", "slopes", "buckets"),
-)
+READY = ("query", "key", "value", "keep", "bias", "added", "query_unrotated", "key_unrotated", *TABLES)
 
 
 def handed(case: dict, parameters: Arrays) -> Arrays:

@@ -189,6 +189,7 @@ CATALOGUE: dict[str, Array] = {
 
 WEIGHTS = tuple(name for name in CATALOGUE if name.startswith(("w_", "b_", "g_")))
 DRAWABLE = tuple(name for name, array in CATALOGUE.items() if array.stage == "parameters" and not name.startswith(("mask_", "dropout_")))
+TABLES = ("inv_freq", "query_cos", "query_sin", "key_cos", "key_sin", "slopes", "buckets")  # of positions alone
 BOOLEAN = ("mask_keep", "mask_block", "mask_key_keep", "mask_key_block", "dropout_keep", "keep")
 RANKS = {"bias_table": (2, 3, 4), "mask_keep": (2, 4), "mask_block": (2, 4), "mask_add": (2, 4)}  # these broadcast to [B, H, Lq, Lc]
 

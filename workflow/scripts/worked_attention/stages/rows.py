@@ -5,12 +5,14 @@ arrays are rows of those of the whole. What computes, bounds, certifies or compa
 says which queries of the whole its own are, for masks count from there: {of: queries of the whole, numbers: of its own, from 0}.
 """
 
+from collections.abc import Iterable
 from hashlib import sha256
 
 from worked_attention.stages.catalogue import CATALOGUE, existing, shape
 
 COMPUTED, COMPARED = 2**21, 2**18  # numbers of an array of scores that a stage makes, and that are held against others, at a time
 BLOCKS = (64, 128)  # lengths of the blocks in which kernels take queries
+KEYS = {"Ln", "Lc", "Lk"}  # axes of keys
 DRAWN = 8  # rows of a sample that are drawn
 WHY = (
     "the first two and the last two, the middle one, those on both sides of the first and of the last edge of blocks of 64 and of 128, and "
@@ -38,6 +40,11 @@ def along(name: str) -> int | None:
     """The axis of the queries in array `name`, counted from the last (-1); None if it has none."""
     axes = CATALOGUE[name].axes
     return axes.index("Lq") - len(axes) if "Lq" in axes else None
+
+
+def of_queries(names: Iterable[str]) -> bool:
+    """Whether a stage with these arrays can be computed some queries at a time: none of them has keys and no queries."""
+    return all(along(name) or not KEYS.intersection(CATALOGUE[name].axes) for name in names)
 
 
 def cut(case: dict, chosen: list[int]) -> dict:
