@@ -151,6 +151,7 @@ RULES: dict[str, Callable[[dict, dict, Own], np.ndarray]] = {
     "v_extended": _extended("v"),
     "qk": lambda case, arrays, own: latest(own, "q") @ np.swapaxes(repeat_heads(latest(own, "k"), case["heads"]), -1, -2),
     "scaled": _scaled,
+    "buckets": lambda case, arrays, own: decimals(arrays["buckets"]),
     "bias": _bias,
     "masked": _masked,
     "weights": _weights,

@@ -105,9 +105,9 @@ def capped(work: Work, name: str) -> list:
 
 
 SLOPES = {
-    "geometric": N_("One slope for each head h, counted from 1 to H = {heads}."),
+    "geometric": N_("One slope for each of the H = {heads} heads h, counted from 0."),
     "interleaved": N_(
-        "One slope for each head h, counted from 1 to H = {heads}; where H is no power of two, those of the power of two below it, "
+        "One slope for each of the H = {heads} heads h, counted from 0; where H is no power of two, those of the power of two below it, "
         "then every second one of twice that power."
     ),
 }
@@ -116,7 +116,7 @@ SLOPES = {
 def sloped(work: Work, name: str) -> list:
     """The slope of each head."""
     words = _(SLOPES[work.case["alibi"]["slopes"]]).format(heads=work.case["heads"])
-    return [Formula(r"m_h = 2^{-8h/H}"), Words(words), *tables(work, name)]
+    return [Formula(r"m_h = 2^{-8(h+1)/H}"), Words(words), *tables(work, name)]
 
 
 SIDES = {
