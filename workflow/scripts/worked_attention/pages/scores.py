@@ -104,18 +104,18 @@ def capped(work: Work, name: str) -> list:
     return [Formula(r"c \cdot \tanh \frac{s}{c}"), Words(words), *by_query(work, name, line), *tables(work, name, "scores")]
 
 
-SLOPES = {
-    "geometric": N_("One slope for each of the H = {heads} heads h, counted from 0."),
-    "interleaved": N_(
-        "One slope for each of the H = {heads} heads h, counted from 0; where H is no power of two, those of the power of two below it, "
-        "then every second one of twice that power."
+FILLED = {  # what else is said of the slopes by rule
+    "geometric": (),
+    "interleaved": (
+        N_(" Where H is no power of two, they are those of the power of two below it, then every second one of twice that power."),
     ),
 }
 
 
 def sloped(work: Work, name: str) -> list:
     """The slope of each head."""
-    words = _(SLOPES[work.case["alibi"]["slopes"]]).format(heads=work.case["heads"])
+    words = _("One slope for each of the H = {heads} heads h, counted from 0.").format(heads=work.case["heads"])
+    words += "".join(_(more) for more in FILLED[work.case["alibi"]["slopes"]])
     return [Formula(r"m_h = 2^{-8(h+1)/H}"), Words(words), *tables(work, name)]
 
 
