@@ -44,7 +44,7 @@ cases:
     heads: 2
     sizes: {Lq: 40, Lk: 44, d_k: 6, buckets: 8}
     parameters: {q_heads: {normal: {seed: 1}}, k_heads: {normal: {seed: 2}}, v_heads: {normal: {seed: 3}}, t5_table: {normal: {seed: 4}}}
-    positions: bottom_right
+    positions: {offset: 4}
     rotary: {pairing: half, dims: 4}
     alibi: {slopes: interleaved}
     t5: {direction: both, longest: 16}
@@ -145,7 +145,7 @@ def test_streamed_stages_have_the_bytes_of_whole_ones(tmp_path: Path, monkeypatc
 cases:
   one: {heads: 8, dtype: float32, sizes: {Lq: 300, d_model: 64}, mask: {causal: top_left}, parameters:
     {x: {normal: {seed: 1}}, w_q: {normal: {seed: 2}}, w_k: {normal: {seed: 3}}, w_v: {normal: {seed: 4}}, w_o: {normal: {seed: 5}}}}
-  tables: {heads: 8, sizes: {Lq: 300, Lk: 300, d_k: 2, buckets: 8}, rotary: {pairing: half}, alibi: {slopes: geometric}, parameters:
+  tables: {heads: 8, dtype: float32, sizes: {Lq: 300, Lk: 300, d_k: 8, buckets: 8}, rotary: {pairing: half}, alibi: {slopes: geometric}, parameters:
     {q_heads: {normal: {seed: 1}}, k_heads: {normal: {seed: 2}}, v_heads: {normal: {seed: 3}}, t5_table: {normal: {seed: 4}}}}
 """
     for name, whole in (("whole", math.inf), ("streamed", 1.0)):
@@ -156,7 +156,7 @@ cases:
         assert read_json(tmp_path / f"whole/parameters/{name}/case.json")["sample"] is None
         assert not rows.of_queries(case["arrays"]["projections"])
     files = [path.relative_to(tmp_path / "whole") for stage in FORWARD for path in (tmp_path / "whole" / stage).rglob("*.*")]
-    assert len(files) == 19 + 22 and not list((tmp_path / "streamed").rglob("*.part"))
+    assert len(files) == 19 + 25 and not list((tmp_path / "streamed").rglob("*.part"))
     for file in files:
         assert (tmp_path / "streamed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
 
