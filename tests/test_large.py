@@ -145,7 +145,7 @@ def test_streamed_stages_have_the_bytes_of_whole_ones(tmp_path: Path, monkeypatc
 cases:
   one: {heads: 8, dtype: float32, sizes: {Lq: 300, d_model: 64}, mask: {causal: top_left}, parameters:
     {x: {normal: {seed: 1}}, w_q: {normal: {seed: 2}}, w_k: {normal: {seed: 3}}, w_v: {normal: {seed: 4}}, w_o: {normal: {seed: 5}}}}
-  tables: {heads: 8, dtype: float32, sizes: {Lq: 300, Lk: 300, d_k: 8, buckets: 8}, rotary: {pairing: half},
+  tables: {heads: 8, dtype: float32, sizes: {Lq: 300, Lk: 300, d_k: 8, d_v: 1, buckets: 8}, rotary: {pairing: half},
     alibi: {slopes: geometric}, parameters:
     {q_heads: {normal: {seed: 1}}, k_heads: {normal: {seed: 2}}, v_heads: {normal: {seed: 3}}, t5_table: {normal: {seed: 4}}}}
 """

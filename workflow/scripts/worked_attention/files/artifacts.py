@@ -281,7 +281,8 @@ def stream_stage(folder: Path, case: dict, parts: Iterator[tuple[int, dict, dict
                     put[name] = open_files.enter_context(by_rows(folder / f"{name}.npy", shape, array.dtype))
                     stand_in[name] = np.broadcast_to(np.empty((), array.dtype), shape)
                 put[name](first, array)
-    _explain(folder, stage, case, stand_in)
+    small = {name: read_array(folder / f"{name}.npy") for name in put if stand_in[name].size <= SHOWN}  # their values are told
+    _explain(folder, stage, case, stand_in | small)
 
 
 def read_suite(parameters: str) -> tuple[dict, list[dict]]:
