@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
-from worked_attention.archives.page import page
+from worked_attention.archives.page import publish
 from worked_attention.archives.reading import Refused, opened
-from worked_attention.archives.report import compared, faults, stem, table
-from worked_attention.files.artifacts import logged, write_json, write_text
+from worked_attention.archives.report import compared, faults, stem
+from worked_attention.files.artifacts import logged
 from worked_attention.pages.language import speak
 
 sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -21,10 +21,6 @@ with logged(snakemake.log[0]):
             report = compared(one, other)
     except Refused as error:
         sys.exit(str(error))
-    folder = Path("results/compare") / f"{stem(first)}--{stem(second)}"
-    shown = page(snakemake.input.template, report)
-    write_json(folder / "comparison.json", report)
-    write_text(folder / "comparison.html", shown)
-    print(f"{table(report)}\nThe whole of it: {folder.as_posix()}/comparison.json and comparison.html", flush=True)
+    publish(report, Path("results/compare") / f"{stem(first)}--{stem(second)}", "comparison", snakemake.input.template)
     if wrong := faults(report):
         sys.exit(f"Error: {first.name} and {second.name} do not agree: {wrong}")

@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
-from worked_attention.archives.page import page
+from worked_attention.archives.page import publish
 from worked_attention.archives.reading import Refused, opened
-from worked_attention.archives.report import faults, reproduced, stem, table
-from worked_attention.files.artifacts import logged, write_json, write_text
+from worked_attention.archives.report import faults, reproduced, stem
+from worked_attention.files.artifacts import logged
 from worked_attention.files.environment import describe, libraries
 from worked_attention.pages.language import speak
 
@@ -23,10 +23,6 @@ with logged(snakemake.log[0]):
             report = reproduced(archive, environment)
     except Refused as error:
         sys.exit(str(error))
-    folder = Path("results/reproduce") / stem(path)
-    shown = page(snakemake.input.template, report)
-    write_json(folder / "reproduction.json", report)
-    write_text(folder / "reproduction.html", shown)
-    print(f"{table(report)}\nThe whole of it: {folder.as_posix()}/reproduction.json and reproduction.html", flush=True)
+    publish(report, Path("results/reproduce") / stem(path), "reproduction", snakemake.input.template)
     if wrong := faults(report):
         sys.exit(f"Error: {path.name} is not reproduced: {wrong}")

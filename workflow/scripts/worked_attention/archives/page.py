@@ -1,11 +1,23 @@
 """The report on an archive as a page, in the style of all pages."""
 
+from pathlib import Path
+
 from worked_attention.archives.agreement import WORDS, counts, share
 from worked_attention.archives.causes import CAUSES
+from worked_attention.archives.report import table
+from worked_attention.files.artifacts import write_json, write_text
 from worked_attention.pages.language import _
 from worked_attention.pages.render import renderer
 
 MOST = 200  # rows of a table
+
+
+def publish(report: dict, folder: Path, name: str, template: str) -> None:
+    """Write a report to `folder`, as `name`.json and as a page, and tell it in a few lines with where the whole of it lies."""
+    shown = page(template, report)
+    write_json(folder / f"{name}.json", report)
+    write_text(folder / f"{name}.html", shown)
+    print(f"{table(report)}\nThe whole of it: {folder.as_posix()}/{name}.json and {name}.html", flush=True)
 
 
 def page(template: str, report: dict) -> str:

@@ -16,9 +16,13 @@ Arrays = dict[str, np.ndarray]
 
 
 def query_key_value(case: dict, arrays: Arrays) -> Arrays:
-    """`query` [..., H, Lq, d_k], `key` [..., H_kv, Lk, d_k], `value` [..., H_kv, Lk, d_v] as they enter the attention, where there are."""
+    """`query` [..., H, Lq, d_k], `key` [..., H_kv, Lk, d_k], `value` [..., H_kv, Lk, d_v] as they enter the attention, where there are; of
+    a rotary case also what is rotated, to become `q_rot` and `k_rot`: `query_unrotated`, `key_unrotated` [..., H_kv, L, d_k]."""
     made = arrays | projections.stage(case, arrays)
-    return {word: projections.latest(made, word[0]) for word in ("query", "key", "value") if f"{word[0]}_heads" in made}
+    found = {word: projections.latest(made, word[0]) for word in ("query", "key", "value") if f"{word[0]}_heads" in made}
+    if case["rotary"]:
+        found |= {f"{word}_unrotated": made.get(f"{word[0]}_norm", made[f"{word[0]}_heads"]) for word in ("query", "key")}
+    return found
 
 
 def keep_and_bias(case: dict, arrays: Arrays) -> Arrays:
@@ -34,13 +38,8 @@ def keep_and_bias(case: dict, arrays: Arrays) -> Arrays:
 
 
 def rotations(case: dict, arrays: Arrays) -> Arrays:
-    """Of a rotary case, float64: `inv_freq` [dims/2], angles per position; `query_cos`, `query_sin`, `key_cos`, `key_sin` [L, dims/2]. And
-    what is rotated, to become `q_rot` and `k_rot`: `query_unrotated` [..., H, Lq, d_k], `key_unrotated` [..., H_kv, L, d_k]."""
-    if not case["rotary"]:
-        return {}
-    before = arrays | projections.stage(case, arrays)
-    unrotated = {f"{word}_unrotated": before.get(f"{word[0]}_norm", before[f"{word[0]}_heads"]) for word in ("query", "key")}
-    return unrotated | positions.tables(case["query_positions"], case["key_positions"], case["rotary"])
+    """Of a rotary case, float64: `inv_freq` [dims/2], angles per position; `query_cos`, `query_sin`, `key_cos`, `key_sin` [L, dims/2]."""
+    return positions.tables(case["query_positions"], case["key_positions"], case["rotary"]) if case["rotary"] else {}
 
 
 def distances(case: dict, arrays: Arrays) -> Arrays:
