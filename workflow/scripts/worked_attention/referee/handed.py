@@ -48,7 +48,9 @@ def distances(case: dict, arrays: Arrays) -> Arrays:
     if case["alibi"]:
         made["slopes"] = positions.alibi_slopes(case["heads"], case["alibi"]["slopes"])
     if "t5_table" in arrays:
-        made["buckets"] = positions.relative_buckets(case, len(arrays["t5_table"]))
+        made["buckets"] = positions.relative_buckets(
+            case["query_positions"], case["context_positions"], len(arrays["t5_table"]), case["t5"]
+        )
     return made
 
 

@@ -166,14 +166,13 @@ def t5_buckets(relative: np.ndarray, buckets: int, longest: int, direction: str)
     return start + np.where(distance < exact, distance, np.minimum(far, buckets - 1))
 
 
-def relative_buckets(case: dict, buckets: int) -> np.ndarray:
-    """The bucket of each key for each query of a case with so many `buckets`, int [Lq, Lc]."""
-    relative = np.array(case["context_positions"])[None, :] - np.array(case["query_positions"])[:, None]
-    return t5_buckets(relative, buckets, case["t5"]["longest"], case["t5"]["direction"])
+def relative_buckets(query_positions: list[int], key_positions: list[int], buckets: int, options: dict) -> np.ndarray:
+    """The bucket of each key for each query, int [Lq, Lk], of so many `buckets`; options {longest, direction}."""
+    relative = np.array(key_positions)[None, :] - np.array(query_positions)[:, None]
+    return t5_buckets(relative, buckets, options["longest"], options["direction"])
 
 
 def t5_bias(table: np.ndarray, query_positions: np.ndarray, key_positions: np.ndarray, options: dict) -> np.ndarray:
     """Bias [H, Lq, Lk] from a `table` [buckets, H] by bucketed relative position; options {longest, direction}."""
-    relative = key_positions[None, :] - query_positions[:, None]
-    found = t5_buckets(relative, len(table), options["longest"], options["direction"])
+    found = relative_buckets(query_positions, key_positions, len(table), options)
     return np.moveaxis(table[found], -1, 0)

@@ -65,7 +65,7 @@ def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     if case["alibi"]:
         made["slopes"] = rounded(alibi_slopes(case["heads"], case["alibi"]["slopes"]), case["precision"]["scores"])
     if "t5_table" in arrays:
-        found = relative_buckets(case, len(arrays["t5_table"]))
+        found = relative_buckets(case["query_positions"], case["context_positions"], len(arrays["t5_table"]), case["t5"])
         made["buckets"] = rounded(found.astype(np.float64), case["precision"]["scores"])
     if (added := bias(case, arrays)) is not None:
         made["bias"] = np.broadcast_to(added, scores.shape)
