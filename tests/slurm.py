@@ -1,4 +1,7 @@
-"""A Slurm of one node on this machine, for as long as a test needs it: munged, slurmctld and slurmd, with all they write in one folder."""
+"""A Slurm of one node on this machine, for as long as a test needs it: munged, slurmctld and slurmd, with all they write in one folder.
+
+With accounting also slurmdbd and a MariaDB, which asks nobody for a password and listens on this machine alone.
+"""
 
 import getpass
 import os
@@ -7,12 +10,13 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 PATH = os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])
 SERVICES = ("munged", "slurmctld", "slurmd")
+ACCOUNTING = ("mariadbd", "slurmdbd")
 COMMANDS = ("sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun")
 CONFIGURATION = """
 ClusterName=here
@@ -41,13 +45,32 @@ KillWait=1
 ReturnToService=2
 NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=64000 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-{more}
+"""
+ACCOUNTS = """
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={ports[2]}
+AccountingStoragePass={folder}/munge/socket
+"""
+DATABASE = """
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+DbdHost={host}
+DbdAddr=127.0.0.1
+DbdPort={ports[2]}
+SlurmUser={user}
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={ports[3]}
+StorageUser={user}
+PidFile={folder}/slurmdbd.pid
+LogFile={folder}/slurmdbd.log
 """
 
 
-def missing() -> str:
-    """The programs that this machine lacks, or nothing."""
-    return ", ".join(name for name in SERVICES + COMMANDS if not shutil.which(name, path=PATH))
+def missing(*more: str) -> str:
+    """The programs that this machine lacks, of those that are always needed and of `more`; or nothing."""
+    return ", ".join(name for name in (*SERVICES, *COMMANDS, *more) if not shutil.which(name, path=PATH))
 
 
 def free_ports(count: int) -> list[int]:
@@ -59,16 +82,17 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def cluster(folder: Path, more: str = "") -> Iterator[dict[str, str]]:
-    """The variables with which commands find a Slurm that runs in `folder`, without accounting unless `more` lines of slurm.conf say so."""
-    for name in ("munge", "state", "spool"):
+def cluster(folder: Path, accounting: bool) -> Iterator[dict[str, str]]:
+    """The variables with which commands find a Slurm that runs in `folder`, with accounting or without."""
+    for name in ("munge", "state", "spool", "database", "bin"):
         (folder / name).mkdir(parents=True, mode=0o711)
     (folder / "munge" / "key").write_bytes(os.urandom(128))
     (folder / "munge" / "key").chmod(0o600)
-    host = socket.gethostname().split(".")[0]
-    text = CONFIGURATION.format(folder=folder, host=host, ports=free_ports(2), user=getpass.getuser(), more=more)
-    (folder / "slurm.conf").write_text(text, "utf-8")
-    (folder / "bin").mkdir()
+    ports = free_ports(4)
+    told = {"folder": folder, "host": socket.gethostname().split(".")[0], "ports": ports, "user": getpass.getuser()}
+    (folder / "slurm.conf").write_text((CONFIGURATION + ACCOUNTS * accounting).format(**told), "utf-8")
+    (folder / "slurmdbd.conf").write_text(DATABASE.format(**told), "utf-8")
+    (folder / "slurmdbd.conf").chmod(0o600)
     for name in COMMANDS:  # jobs lose SLURM_CONF on their way, for the executor drops variables of Slurm's own; each command sets it again
         (folder / "bin" / name).write_text(f'#!/bin/sh\nSLURM_CONF={folder / "slurm.conf"} exec {shutil.which(name)} "$@"\n', "utf-8")
         (folder / "bin" / name).chmod(0o755)
@@ -76,27 +100,55 @@ def cluster(folder: Path, more: str = "") -> Iterator[dict[str, str]]:
     munged = ["munged", "--foreground", "--force"]
     munged += [f"--{key}={folder / 'munge' / name}" for key, name in (("key-file", "key"), ("socket", "socket"), ("seed-file", "seed"))]
     munged += [f"--{key}={folder / 'munge' / name}" for key, name in (("pid-file", "pid"), ("log-file", "log"))]
-    started = []
-    try:
-        for command in (munged, ["slurmctld", "-D"], ["slurmd", "-D", "-N", host]):
-            with open(folder / f"{command[0]}.said", "wb") as said:
-                start = {"stdin": subprocess.DEVNULL, "stdout": said, "stderr": said, "start_new_session": True}
-                started.append(subprocess.Popen(command, cwd=folder, env={**os.environ, **env}, **start))
+    mariadbd = [
+        "mariadbd",
+        "--no-defaults",
+        "--skip-grant-tables",
+        "--bind-address=127.0.0.1",
+        f"--port={ports[3]}",
+        f"--user={told['user']}",
+    ]
+    mariadbd += [f"--{key}={folder / 'database' / name}" for key, name in (("datadir", ""), ("socket", "socket"), ("pid-file", "pid"))]
+    started: list[subprocess.Popen] = []
+
+    def begin(*command: str) -> None:
+        with open(folder / f"{command[0]}.said", "wb") as said:
+            start = {"stdin": subprocess.DEVNULL, "stdout": said, "stderr": said, "start_new_session": True}
+            started.append(subprocess.Popen(command, cwd=folder, env={**os.environ, **env}, **start))
+
+    def until(answers: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 30
-        while "idle" not in asked(env, "sinfo", "--noheader", "--format=%T"):
+        while not answers():
             if time.monotonic() > deadline:
                 raise TimeoutError("\n".join(path.read_text("utf-8", "replace")[-2000:] for path in sorted(folder.glob("*.said"))))
             time.sleep(0.1)
+
+    try:
+        begin(*munged)
+        if accounting:
+            begin(*mariadbd)
+            until(lambda: listens(ports[3]))
+            begin("slurmdbd", "-D")
+            until(lambda: listens(ports[2]))
+        begin("slurmctld", "-D")
+        begin("slurmd", "-D", "-N", told["host"])
+        until(lambda: "idle" in asked(env, "sinfo", "--noheader", "--format=%T"))
         yield env
     finally:
         for process in reversed(started):  # slurmd leaves the jobs that run to themselves, so they are cancelled before it ends
             if process.args[0] == "slurmd":
-                asked(env, "scancel", "--user", getpass.getuser())
+                asked(env, "scancel", "--user", told["user"])
             process.send_signal(signal.SIGTERM)
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def listens(port: int) -> bool:
+    """Whether something answers at this port."""
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 def asked(env: dict[str, str], *command: str) -> str:

@@ -1,4 +1,4 @@
-"""The profile for Slurm, on a Slurm of one node that the test starts here, where accounting is off (as Slurm's own default is)."""
+"""The profile for Slurm, on a Slurm of one node that the test starts here: accounting is off, as Slurm's own default is, or on."""
 
 import os
 import re
@@ -18,14 +18,19 @@ pytestmark = [
     pytest.mark.skipif(bool(slurm.missing()), reason=f"no Slurm here (apt-get install slurm-wlm munge): {slurm.missing()}"),
 ]
 
+ACCOUNTING = pytest.mark.skipif(
+    bool(slurm.missing(*slurm.ACCOUNTING)),
+    reason=f"no accounting here (apt-get install slurmdbd mariadb-server): {slurm.missing(*slurm.ACCOUNTING)}",
+)
 CASE = "references: none\nfigures: none\ncases:\n  one:\n    parameters: {scaled: [[[0.5, 1.0]]], v: [[1.0], [2.0]]}\n"
 SUITES = {"right": CASE, "held": CASE, "wrong": f"{CASE}    mask: {{keep: [[0, 0]], empty_row: error}}\n"}
 TARGETS = ["results/right/contexts", "results/held/weights", "results/wrong/weights"]
 WAITS = "import time; time.sleep(600 * (snakemake.wildcards.suite == 'held'))\n"
 
 
-def test_a_suite_that_is_right_one_that_fails_and_one_that_is_cancelled(tmp_path: Path) -> None:
-    """Each ends, though sacct says nothing: with the bytes of a local run, with the words of the case, with those of Slurm."""
+@pytest.mark.parametrize("accounting", [False, pytest.param(True, marks=ACCOUNTING)])
+def test_a_suite_that_is_right_one_that_fails_and_one_that_is_cancelled(tmp_path: Path, accounting: bool) -> None:
+    """Each ends, also where sacct says nothing: with the bytes of a local run, with the words of the case, with those of Slurm."""
     project = copy_project(tmp_path / "project")
     for suite in (project / "config" / "suites").glob("*.yaml"):
         suite.unlink()
@@ -36,8 +41,8 @@ def test_a_suite_that_is_right_one_that_fails_and_one_that_is_cancelled(tmp_path
     local = Path(shutil.copytree(project, tmp_path / "local"))
     assert run(local, TARGETS[0], cores=1).returncode == 0
 
-    with slurm.cluster(tmp_path / "slurm") as env:
-        assert subprocess.run(["sacct"], env={**os.environ, **env}, capture_output=True).returncode == 1  # accounting is off
+    with slurm.cluster(tmp_path / "slurm", accounting) as env:
+        assert subprocess.run(["sacct"], env={**os.environ, **env}, capture_output=True).returncode == (0 if accounting else 1)
         command = [sys.executable, "-m", "snakemake", "--profile", "profiles/slurm", "--keep-going", *TARGETS]
         command += ["--slurm-init-seconds-before-status-checks", "3"]
         piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8"}
