@@ -1,11 +1,15 @@
 """Worked Attention: attention, every number, rebuilt by one DAG. This file is the table of contents."""
 
+import os
 import sys
 from pathlib import Path
 
 from snakemake.utils import min_version
 
 min_version("9.0")
+
+if not os.access(".snakemake" if os.path.exists(".snakemake") else ".", os.W_OK):
+    sys.exit(f"Error: {os.getcwd()} cannot be written; a run needs that")
 
 sys.path.insert(0, str(Path(workflow.basedir) / "workflow" / "scripts"))
 

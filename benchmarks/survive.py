@@ -8,7 +8,7 @@ Small suites are built once, undisturbed. Then, in turns and drawn from the seed
 
 killed       the process group is killed as soon as so many files are there; then `--unlock` and `--rerun-incomplete`, as the README says
 full         results/ lies on a disk that is too small, in bytes or in files (a tmpfs; needs the right to mount); then it gets room
-read_only    results/ lies on a disk that cannot be written (as above)
+read_only    results/ lies on a disk that cannot be written (as above), and then the whole checkout
 elsewhere    another locale, time zone, hash seed, number of cores and of threads, width of the terminal, mask of new files
 suites       shipped suites with damaged text: loaded, or refused line by line
 config       the config and the command line, likewise
@@ -168,10 +168,10 @@ def killed(draw: random.Random, whole: Whole) -> Iterator[str]:
 
 
 @contextmanager
-def disk(folder: Path, options: str) -> Iterator[None]:
-    """A disk of its own at `folder`. Raises PermissionError where that is refused."""
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True).returncode:
-        raise PermissionError("to mount a tmpfs is refused here")
+def mounted(folder: Path, *what: str | Path) -> Iterator[None]:
+    """Something mounted at `folder`. Raises PermissionError where that is refused."""
+    if subprocess.run(["mount", *what, folder], capture_output=True).returncode:
+        raise PermissionError("to mount a disk is refused here")
     try:
         yield
     finally:
@@ -181,7 +181,7 @@ def disk(folder: Path, options: str) -> Iterator[None]:
 def full(draw: random.Random, whole: Whole) -> Iterator[str]:
     folder = whole.another()
     size, inodes = draw.choice([(f"{draw.randrange(40, 1200)}k", 9999), (ROOM, draw.randrange(10, 300))])
-    with disk(folder / "results", f"size={size},nr_inodes={inodes}"):
+    with mounted(folder / "results", "-t", "tmpfs", "-o", f"size={size},nr_inodes={inodes}", "tmpfs"):
         done = snakemake(folder, "--cores", draw.choice("12"))
         if done.returncode:
             yield from unclear(done, "results/ cannot be written: No space left on device")
@@ -191,9 +191,10 @@ def full(draw: random.Random, whole: Whole) -> Iterator[str]:
 
 def read_only(draw: random.Random, whole: Whole) -> Iterator[str]:
     folder = whole.another()
-    with disk(folder / "results", "size=1M"):
-        subprocess.run(["mount", "-o", "remount,ro", folder / "results"], check=True)
-        yield from unclear(snakemake(folder, "--cores", draw.choice("12")), "results/ cannot be written")
+    for where in (folder / "results", folder):
+        with mounted(where, "--bind", where):
+            subprocess.run(["mount", "-o", "remount,bind,ro", where], check=True)
+            yield from unclear(snakemake(folder, "--cores", draw.choice("12")), f"Error: ({folder}|results/) cannot be written")
 
 
 def elsewhere(draw: random.Random, whole: Whole) -> Iterator[str]:
