@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from conftest import contents, run
 
-from worked_attention.files.artifacts import read_array, read_cases, write_array
+from worked_attention.files.artifacts import Kept, read_array, read_cases, write_array
 from worked_attention.files.summary import failure_lines, table
 from worked_attention.files.whole import lacking
 
@@ -179,6 +179,19 @@ def test_arrays_are_written_as_numpy_writes_them(tmp_path: Path, array: np.ndarr
     assert (tmp_path / "ours.npy").read_bytes() == (tmp_path / "theirs.npy").read_bytes()
     again = read_array(tmp_path / "ours.npy")
     assert again.dtype == array.dtype and np.array_equal(again, array)
+
+
+def test_a_stage_reads_what_it_asks_for_and_no_more(built: Path, tmp_path: Path) -> None:
+    """Of arrays that are not asked for nothing is read, so that they may be lost, and that is seen when one is."""
+    copied = shutil.copytree(built / "results" / "handworked" / "projections", tmp_path / "projections")
+    case = strict(built / "results" / "handworked" / "parameters" / "two_heads" / "case.json")
+    (copied / "two_heads" / "q.npy").unlink()
+    kept = Kept([copied], case)
+    assert list(kept) == case["arrays"]["projections"] and len(kept) == 6 and "x" not in kept and kept.get("x") is None
+    assert np.array_equal(kept["v_heads"], np.load(copied / "two_heads" / "v_heads.npy"))
+    assert kept["v_heads"] is kept["v_heads"]
+    with pytest.raises(SystemExit, match=r"projections/two_heads has lost q\.npy"):
+        dict(kept)
 
 
 def test_python_objects_are_not_written(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Rule reference: the references of one library that a suite asks for, on every case of the suite."""
 
 import gc
+from contextlib import ExitStack
 from pathlib import Path
 
 from worked_attention.files.artifacts import FORMAT, logged, packed, read_cases, write_json
@@ -11,18 +12,23 @@ gc.disable()  # what a library makes while it is imported stays; to search that 
 
 with logged(snakemake.log[0]):
     library, output = snakemake.wildcards.library, Path(snakemake.output[0])
-    for name in snakemake.params.names:
-        module = adapter(library, name)
-        said: dict = {"format": FORMAT, "installed": module is not None, "unsupported": {}, "convention": {}}
-        with packed(output / f"{name}.npz") as put:
-            for case, arrays in read_cases(snakemake.input) if module else []:
+    modules = {name: adapter(library, name) for name in snakemake.params.names}
+    said: dict[str, dict] = {
+        name: {"format": FORMAT, "installed": module is not None, "unsupported": {}, "convention": {}} for name, module in modules.items()
+    }
+    with ExitStack() as files:
+        put = {name: files.enter_context(packed(output / f"{name}.npz")) for name in modules}
+        present = {name: module for name, module in modules.items() if module}
+        for case, arrays in read_cases(snakemake.input) if present else []:
+            for name, module in present.items():
                 if reason := module.supports(case):
-                    said["unsupported"][case["name"]] = reason
+                    said[name]["unsupported"][case["name"]] = reason
                     continue
                 if other := module.convention(case):
-                    said["convention"][case["name"]] = other
+                    said[name]["convention"][case["name"]] = other
                 for array, value in module.run(case, arrays).items():
-                    put(case["name"], array, value)
-        write_json(output / f"{name}.json", said)
+                    put[name](case["name"], array, value)
+    for name, words in said.items():
+        write_json(output / f"{name}.json", words)
     if library == "torch":  # what it says of itself is part of the environment
         write_json(output / "libraries.json", without_paths(libraries()))

@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr
 from functools import lru_cache
 from io import BytesIO
@@ -55,9 +55,15 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_array(path: Path, array: np.ndarray) -> None:
-    """Write `array` as .npy: C order, no pickles."""
-    npy = _npy(array)
-    write_bytes(path, lambda file: file.write(npy))
+    """Write `array` as .npy: C order, no pickles. To the folder of a stage, see `_within`."""
+    _within(path, _npy(array))
+
+
+def _within(path: Path, content: bytes | memoryview) -> None:
+    """Write a file of a stage's folder. The folder is what the job makes: Snakemake deletes it where the job fails, and takes it for
+    unfinished where the job was killed. So no file of it need appear at once, and to rename one costs as much as to write it."""
+    with _created(f"{path}") as file:
+        file.write(content)
 
 
 def _npy(array: np.ndarray) -> memoryview:
@@ -114,12 +120,16 @@ class Packed:
 
 def write_json(path: Path, value: object) -> None:
     """Write `value` as strict JSON, nested things over lines and flat ones on one line; see `values` for NaN and infinity."""
-    write_text(path, _json(value, "\n") + "\n")
+    write_bytes(path, lambda file: file.write(_json_bytes(value)))
 
 
 def read_json(path: Path) -> dict:
     """What `write_json` wrote."""
     return json.loads(Path(path).read_bytes())
+
+
+def _json_bytes(value: object) -> bytes:
+    return (_json(value, "\n") + "\n").encode()
 
 
 def _json(value: object, newline: str) -> str:
@@ -236,9 +246,8 @@ def _explain(folder: Path, stage: str, case: dict, arrays: dict[str, np.ndarray]
         name: describe(case, name, array) | ({"values": values(array)} if array.size <= SHOWN else {}) for name, array in arrays.items()
     }
     if arrays:
-        write_json(
-            folder / "stage.json", {"format": FORMAT, "suite": case["suite"], "case": case["name"], "stage": stage, "arrays": described}
-        )
+        said = {"format": FORMAT, "suite": case["suite"], "case": case["name"], "stage": stage, "arrays": described}
+        _within(folder / "stage.json", _json_bytes(said))
 
 
 @contextmanager
@@ -311,8 +320,38 @@ def read_case(folders: list[Path], case: dict, chosen: list[int] | None = None) 
         arrays |= read_rows(place, case, chosen) if chosen else read_arrays(place)
         expected = (cut(case, chosen) if chosen else case)["arrays"][folder.name]
         if lost := [name for name in expected if name not in arrays]:
-            sys.exit(f"Error: {place.as_posix()} has lost {stored(case, lost[0])}.npy; `snakemake --cores 1` makes it anew")
+            sys.exit(_lost(place, stored(case, lost[0])))
     return arrays
+
+
+class Kept(Mapping):
+    """The arrays of the case from `folders` of stages, by name; each is read when it is first asked for, and a stage asks for few."""
+
+    def __init__(self, folders: list[Path], case: dict):
+        self._at = {name: folder / case["name"] for folder in folders for name in case["arrays"][folder.name]}
+        self._read: dict[str, np.ndarray] = {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._read:
+            place = self._at[name]
+            try:
+                self._read[name] = read_array(place / f"{name}.npy")
+            except FileNotFoundError:
+                sys.exit(_lost(place, name))
+        return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._at
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._at)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+
+def _lost(place: Path, name: str) -> str:
+    return f"Error: {place.as_posix()} has lost {name}.npy; `snakemake --cores 1` makes it anew"
 
 
 @contextmanager
@@ -357,7 +396,7 @@ def run_stage(snakemake, compute: Callable[[dict, dict], dict]) -> None:
                 if case["sample"] and of_queries(case["arrays"][output.name]):
                     stream_stage(output / case["name"], case, _parts(case, folders, compute, output.name))
                 else:
-                    write_stage(output / case["name"], output.name, case, compute(case, read_case(folders, case)))
+                    write_stage(output / case["name"], output.name, case, compute(case, Kept(folders, case)))
             except ValueError as error:  # what the case itself forbids, or arrays that are not those of the stage
                 sys.exit(f"{case['suite']}/{case['name']}: stage {output.name}: {error}")
 

@@ -57,8 +57,8 @@ SPOILED = {  # answers that are certainly wrong, from the right one and from wha
 def largest_of(x: np.ndarray) -> float:
     """Largest finite size of an element; of scores and biases, of those that do not stand for minus infinity."""
     finite = x[np.isfinite(x)]
-    counted = finite[finite > BLOCKED] if (finite > BLOCKED).any() else finite
-    return float(np.abs(counted).max(initial=0.0))
+    counted = finite[finite > BLOCKED]
+    return float(np.abs(counted if counted.size else finite).max(initial=0.0))
 
 
 NO_SUMS = ("q_norm", "k_norm", "capped", "weights", "dropped")  # what is small here is so by its formula, and no terms have cancelled
@@ -129,7 +129,7 @@ def weigh(
         return Finding("wrong", "certified" if off[at] > bound[at] else "typical", at, float(off[at]), float(limit[at]), size)
     allowed = np.minimum(limit, part)
     if (off <= allowed).all() and tells(got, expected, max(GRAIN[dtype] * size, step)):
-        at = _first(off, off)
+        at = tuple(int(i) for i in np.unravel_index(off.argmax(), off.shape)) if off.size else ()
         return Finding("right", evidence, at, float(off[at]), float(limit[at]), size)
     at = _first(np.where(off > allowed, np.inf, limit), limit)
     return Finding("undecided", evidence, at, float(off[at]), float(limit[at]), size)
