@@ -1,6 +1,8 @@
 """benchmarks/survive.py, each of its trials once, and that it would say so if something did not survive."""
 
 import errno
+import io
+import logging
 import random
 import shutil
 import subprocess
@@ -9,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from snakemake_interface_logger_plugins.common import LogEvent
 
 from worked_attention.cases.strict_yaml import Problem, Problems
 from worked_attention.files.artifacts import logged
+from worked_attention.terminal import Terminal
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -77,3 +81,26 @@ def test_a_full_disk_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) 
     with pytest.raises(SystemExit, match="1"), logged(str(tmp_path / "log")):  # a fault of ours is no full disk
         failing(OSError(errno.ENOENT, "No such file"))
     assert "Traceback" in (tmp_path / "log").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "number, words, told",
+    [
+        (
+            errno.ENOSPC,
+            "No space left on device: 'results/a/.snakemake_timestamp'",
+            "Error: results/ cannot be written: No space left on device",
+        ),
+        (errno.EROFS, "Read-only file system: '/x/.snakemake/locks'", "Error: .snakemake/ cannot be written: Read-only file system"),
+        (errno.ENOENT, "No such file or directory: 'results/a'", ""),  # no full disk
+    ],
+)
+def test_a_full_disk_is_one_line_where_snakemake_meets_it(number: int, words: str, told: str) -> None:
+    """Also after a job that failed, for Snakemake then ends without telling of it."""
+    terminal = Terminal(io.StringIO(), str)
+    terminal.failed.append(("weights", [], "", []))
+    text = f"Traceback (most recent call last):\n\n  File x\n\nOSError: [Errno {number}] {words}\n"
+    record = logging.makeLogRecord({"levelno": logging.ERROR, "msg": text, "event": LogEvent.ERROR})
+    assert terminal.filter(record)
+    assert record.msg == (told or text)
+    assert not terminal.filter(logging.makeLogRecord({"levelno": logging.ERROR, "msg": "At least one job", "event": LogEvent.ERROR}))

@@ -3,6 +3,7 @@
 Snakemake tells every job at length; all of that stays in its own log, .snakemake/log, and on the screen for --dry-run and --verbose.
 """
 
+import errno
 import logging
 import os
 import re
@@ -28,6 +29,9 @@ ENDINGS = {  # where to look, by target; of rules whose scripts do not say it
     "export": "results/export/{{suite}}/README.md says how to read what stands beside it",
     "measured": "results/studies/{{suite}}/measured/",
 }
+UNWRITABLE = re.compile(  # the last line of a traceback: a full disk, or one that may not be written
+    rf"^\w*Error: \[Errno (?:{errno.ENOSPC}|{errno.EDQUOT}|{errno.EROFS}|{errno.EACCES})\] (.+): '.*(results|\.snakemake)/", re.MULTILINE
+)
 SHOWN = 40  # lines of a failed job's log
 
 
@@ -62,6 +66,11 @@ class Terminal(logging.Filter):
                 clusters = [log for log in logs if ".snakemake" in log.parts]  # an executor's own, beside those that the rules declare
                 own = [log for log in logs if log not in clusters]
                 self.failed.append((self.jobs.get(record.jobid, record.rule_name), own, self.status, clusters))
+            case "ERROR" if text.startswith("Traceback"):  # of Snakemake itself, which then ends without a word on what had failed before
+                self.draw("")
+                if full := UNWRITABLE.search(text):
+                    record.msg = f"Error: {full[2]}/ cannot be written: {full[1]}"
+                return True
             case _ if text.startswith("RuleException:\nCalledProcessError"):
                 self.status = (re.findall(r"died with .*|exit status \d+", text) or ["of itself"])[-1].rstrip(".")
             case _ if text.startswith("Nothing to be done"):
