@@ -72,9 +72,9 @@ def test_no_spoiled_answer_is_right(name: str, bound: float):
 
 def test_an_answer_that_is_itself_zero_or_constant_can_be_right():
     for right in (np.zeros((2, 2)), np.full((2, 2), 3.0), np.array([[1.0, 2.0]] * 2)):
-        assert tells(right, right, 0.0)
+        assert tells(right, right, np.zeros(right.shape), 0.0)
         assert found(right, 1e-9, 1e-9, right=right).word == "right"
-    assert not tells(np.zeros((2, 2)), np.full((2, 2), 3.0), 0.0)
+    assert not tells(np.zeros((2, 2)), np.full((2, 2), 3.0), np.full((2, 2), 3.0), 0.0)
 
 
 def test_what_has_cancelled_is_measured_by_what_it_is_made_from():

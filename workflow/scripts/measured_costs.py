@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from worked_attention.cases.fitting import fitting
-from worked_attention.files.artifacts import logged, read_arrays, read_suite
+from worked_attention.files.artifacts import logged, read_case, read_suite
 from worked_attention.stages import contexts, outputs, projections, scores, weights
 from worked_attention.studies import figures
 from worked_attention.studies.files import write_study
@@ -39,7 +39,7 @@ with logged(snakemake.log[0]):
     chosen = fitting("costs", {case["name"]: case for case in cases})
     rows = []
     for case, counted in zip(chosen, costs(chosen), strict=True):
-        arrays = read_arrays(Path(snakemake.input.parameters, case["name"]))
+        arrays = read_case([Path(snakemake.input.parameters)], case)
         rows.append({name: counted[name] for name in COLUMNS if name in counted} | measure(case, arrays))
     facts = {"suite": suite["name"], "study": "measured_costs", "columns": COLUMNS}
     write_study(Path(snakemake.output[0], "costs"), facts, rows, figures.measured(rows), snakemake.params.looks["dpi"])

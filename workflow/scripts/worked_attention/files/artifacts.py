@@ -176,14 +176,6 @@ def _header(head: bytes) -> tuple[tuple[int, ...], np.dtype]:
     return shape, dtype
 
 
-def read_arrays(folder: Path) -> dict[str, np.ndarray]:
-    """The arrays of one case's folder by name, in alphabetical order; none if there is no such folder."""
-    if not folder.is_dir():
-        return {}
-    names = sorted(name for name in os.listdir(folder) if name.endswith(".npy"))
-    return {name[:-4]: read_array(folder / name) for name in names}
-
-
 def read_rows(folder: Path, case: dict, chosen: list[int]) -> dict[str, np.ndarray]:
     """The arrays of one stage of the `case` cut to its queries `chosen`, by name, from its folder {stage}/{case}; no more of a file is read
     than these rows. An array that is not there is left out."""
@@ -314,12 +306,13 @@ def stage_folders(inputs) -> list[Path]:
 
 def read_case(folders: list[Path], case: dict, chosen: list[int] | None = None) -> dict[str, np.ndarray]:
     """The arrays of the case from `folders` of stages, by name; of its queries `chosen` alone, if there are some."""
+    if not chosen:
+        return dict(Kept(folders, case))
     arrays: dict[str, np.ndarray] = {}
     for folder in folders:
         place = folder / case["name"]
-        arrays |= read_rows(place, case, chosen) if chosen else read_arrays(place)
-        expected = (cut(case, chosen) if chosen else case)["arrays"][folder.name]
-        if lost := [name for name in expected if name not in arrays]:
+        arrays |= read_rows(place, case, chosen)
+        if lost := [name for name in cut(case, chosen)["arrays"][folder.name] if name not in arrays]:
             sys.exit(_lost(place, stored(case, lost[0])))
     return arrays
 

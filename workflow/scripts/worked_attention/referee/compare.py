@@ -83,7 +83,9 @@ def compare_arrays(ours: np.ndarray, theirs: np.ndarray, gate: Gate) -> dict:
     ours, theirs: any shape; another shape fails. The gate told is that of the element that comes nearest to it. NaN and infinity agree
     only with the same at the same place. `undecided`, with a reason, where the gate is too wide to tell right from wrong.
     """
-    bound = np.broadcast_to(np.asarray(gate.bound, dtype=np.float64), ours.shape)
+    bound = np.asarray(gate.bound, dtype=np.float64)
+    if bound.shape != ours.shape:  # one for all elements
+        bound = np.broadcast_to(bound, ours.shape)
     if ours.shape != theirs.shape:
         reason = f"shape {list(theirs.shape)}, ours {list(ours.shape)}"
         return {"max_abs": None, "ulp": None, "gate": spelled(float(bound.max(initial=0.0))), "verdict": "fail", "reason": reason}

@@ -87,10 +87,10 @@ def difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.where(np.isnan(off), np.inf, off))
 
 
-def tells(got: np.ndarray, expected: np.ndarray, grain: float) -> bool:
-    """Whether `got` is `NEARER` to the right answer, in the root mean square, than to each of SPOILED; those left out that spoil nothing,
-    because the right answer is itself 0, constant, and so on, within `grain`."""
-    off = np.square(difference(got, expected)).sum()
+def tells(got: np.ndarray, expected: np.ndarray, apart: np.ndarray, grain: float) -> bool:
+    """Whether `got` is `NEARER` to the right answer, from which it is `apart`, in the root mean square, than to each of SPOILED; those left
+    out that spoil nothing, because the right answer is itself 0, constant, and so on, within `grain`."""
+    off = np.square(apart).sum()
     if (NEARER + 2) * np.sqrt(off) < grain:  # by the triangle inequality, for what spoils is off by more than grain
         return True
     each = tuple(range(1, expected.ndim + 1))  # axes of one answer in a stack of them
@@ -128,7 +128,7 @@ def weigh(
         at = _first(beyond, off)
         return Finding("wrong", "certified" if off[at] > bound[at] else "typical", at, float(off[at]), float(limit[at]), size)
     allowed = np.minimum(limit, part)
-    if (off <= allowed).all() and tells(got, expected, max(GRAIN[dtype] * size, step)):
+    if (off <= allowed).all() and tells(got, expected, off, max(GRAIN[dtype] * size, step)):
         at = tuple(int(i) for i in np.unravel_index(off.argmax(), off.shape)) if off.size else ()
         return Finding("right", evidence, at, float(off[at]), float(limit[at]), size)
     at = _first(np.where(off > allowed, np.inf, limit), limit)
