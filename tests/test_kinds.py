@@ -8,7 +8,6 @@ import torch
 from worked_attention.cases.options import schema
 from worked_attention.drawing import heatmaps
 from worked_attention.pages import backward as page_backward
-from worked_attention.pages import case_page
 from worked_attention.pages import projections as page_projections
 from worked_attention.pages import scores as page_scores
 from worked_attention.pages import weights as page_weights
@@ -26,7 +25,7 @@ from worked_attention.referee.typical import weights as typical_weights
 from worked_attention.references import torch_manual, torch_tools
 from worked_attention.stages import backward, masks, positions, projections, weights
 from worked_attention.stages.dtypes import DTYPES
-from worked_attention.worksheets import hand, making
+from worked_attention.worksheets import hand
 
 CASE = schema("suite")["$defs"]["case"]
 WITHOUT_GRADIENT = {"hardmax"}  # refused together with `backward`
@@ -46,35 +45,49 @@ TABLES: dict[str, dict[str, dict]] = {
         "mistakes.when": when.SOFT,
         "torch_manual": torch_manual.SOFTMAX,
         "worksheets.hand": hand.SOFTMAX,
-        "worksheets.making": making.SHARED,
         "pages.weights": page_weights.ROWS,
         "pages.weights (formula)": page_weights.FORMULAS,
         "pages.weights (colours)": page_weights.MAPS,
         "pages.backward": page_backward.BY_SCORES,
-        "pages.case_page": case_page.KINDS,
-        "pages.case_page (cost)": case_page.EXPONENTIALS,
+        "pages.weights (name)": page_weights.NAMES,
+        "pages.weights (cost)": page_weights.COSTS,
         "drawing.heatmaps": heatmaps.WEIGHTS,
     },
-    "mask.empty_row": {"pages.weights": page_weights.EMPTY, "stages.weights": weights.EMPTY_ROW, "truth.weights": truth_weights.EMPTY_ROW},
-    "mask.diagonal": {"stages.masks": masks.DIAGONAL, "truth.masks": truth_masks.LAST},
-    "mask.causal": {"truth.masks": truth_masks.OWN},
-    "rotary.pairing": {"stages.positions": positions.PAIRING, "truth.positions": truth_positions.PAIRS},
+    "mask.empty_row": {
+        "pages.weights": page_weights.EMPTY,
+        "stages.weights": weights.EMPTY_ROW,
+        "truth.weights": truth_weights.EMPTY_ROW,
+        "torch_manual": torch_manual.EMPTY_ROW,
+    },
+    "mask.diagonal": {"stages.masks": masks.DIAGONAL, "truth.masks": truth_masks.LAST, "torch_tools": torch_tools.ENDS},
+    "mask.causal": {"stages.masks": masks.ALIGN, "truth.masks": truth_masks.OWN, "torch_tools": torch_tools.ALIGN},
+    "rotary.pairing": {"stages.positions": positions.PAIRING, "truth.positions": truth_positions.PAIRS, "torch_tools": torch_tools.PAIRS},
     "rotary.scaling.rule": {
         "stages.positions": positions.SCALING,
         "bounds.projections": bounds_projections.SCALED,
         "truth.positions": truth_positions.SCALING,
         "torch_tools": {rule: route for rule, route in torch_tools.RULES.items() if rule},
     },
-    "alibi.slopes": {"stages.positions": positions.SLOPES, "truth.positions": truth_positions.SLOPES},
+    "alibi.slopes": {"stages.positions": positions.SLOPES, "truth.positions": truth_positions.SLOPES, "torch_tools": torch_tools.SLOPES},
     "backward": {"pages.backward": page_backward.BEGINNINGS},
-    "alibi.form": {"pages.scores": page_scores.ALIBI, "stages.positions": positions.STEPS, "truth.positions": truth_positions.STEPS},
-    "t5.direction": {"stages.positions": positions.DIRECTION, "truth.positions": truth_positions.SIDES},
+    "alibi.form": {
+        "pages.scores": page_scores.ALIBI,
+        "stages.positions": positions.STEPS,
+        "truth.positions": truth_positions.STEPS,
+        "torch_tools": torch_tools.FORMS,
+    },
+    "t5.direction": {"stages.positions": positions.DIRECTION, "truth.positions": truth_positions.SIDES, "torch_tools": torch_tools.SIDES},
     "qk_norm.kind": {
         "pages.projections": page_projections.NORMS,
         "stages.projections": projections.SHARED,
         "truth.projections": truth_projections.SHARE,
+        "torch_tools": torch_tools.NORMS,
     },
-    "qk_norm.zero_vector": {"stages.projections": projections.ZERO_VECTOR, "truth.projections": truth_projections.ZERO_VECTOR},
+    "qk_norm.zero_vector": {
+        "stages.projections": projections.ZERO_VECTOR,
+        "truth.projections": truth_projections.ZERO_VECTOR,
+        "torch_tools": torch_tools.ZERO_VECTOR,
+    },
     "dtype": {"stages.dtypes": DTYPES, "torch_tools": torch_tools.DTYPES, "truth.positions": truth_positions.FORMATS},
 }
 LACKING = {  # what a route need not have
@@ -143,7 +156,7 @@ def test_a_new_kind_names_the_routes_that_lack_it():
         lambda: weights.stage({"softmax": "sigmoid", "precision": {"softmax": "float64"}}, {"masked": torch.zeros(1, 1, 1).numpy()}),
         lambda: positions.frequencies(4, 10000.0, {"rule": "longrope", "factor": 2}),
         lambda: torch_tools.frequencies(4, 10000.0, {"rule": "longrope", "factor": 2}),
-        lambda: masks.diagonal("middle", 2, 3),
+        lambda: masks.ALIGN["middle"](2, 3),
     ],
 )
 def test_an_unknown_kind_is_nobodys_neighbour(take):

@@ -131,10 +131,10 @@ def _check_scaling(given: dict, rotary: dict, fail: Report) -> None:
     known = [key for key in rules if key != "rule" and applies(rules[key], given)]
     for key in [key for key in given if key not in ("rule", *known)]:
         fail(("rotary", "scaling", key), f"is not used by {rule}, which has {', '.join(known)}; remove it")
+    if "original_length" in known and "original_length" not in given:
+        fail(("rotary", "scaling"), f"original_length is missing; {rule} needs it")
     if rule not in TURNS:
         return
-    if "original_length" not in given:
-        fail(("rotary", "scaling"), f"original_length is missing; {rule} needs it")
     slow, fast = TURNS[rule]
     least, most = scaling[slow], scaling[fast]
     if least >= most and slow in given:

@@ -11,6 +11,7 @@ from typing import Any
 
 from worked_attention.fuzzing.options import CHOICES, PARTS, rotary_parts
 from worked_attention.stages.catalogue import CATALOGUE
+from worked_attention.stages.weights import KINDS
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 SAID = 3  # options of a case on average, beside sizes and data
@@ -270,9 +271,7 @@ OPTIONS: dict[str, Callable[[Case], None]] = {  # in the order in which they ent
     "alibi": alibi,
     "t5_table": t5,
     "bias_table": bias_table,
-    "softmax: plus_one": softmax("plus_one"),
-    "softmax: hardmax": softmax("hardmax"),
-    "softmax: none": softmax("none"),
+    **{f"softmax: {kind}": softmax(kind) for kind in KINDS if kind != "plain"},
     "sinks": sinks,
     "dropout": dropout,
     "mask.causal: top_left": causal("top_left"),

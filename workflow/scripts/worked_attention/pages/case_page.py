@@ -28,13 +28,6 @@ TITLES = {
     "outputs": N_("Output"),
     "backward": N_("Gradients"),
 }
-KINDS = {"plain": r"\text{softmax}", "plus_one": r"\text{softmax-plus-one}", "hardmax": r"\text{hardmax}", "none": ""}
-EXPONENTIALS = {
-    "plain": N_("The softmax takes {count:,} exponentials, one for each head, query and key. All arrays take {size:,} bytes."),
-    "plus_one": N_("The softmax takes {count:,} exponentials, one for each head, query and key. All arrays take {size:,} bytes."),
-    "hardmax": N_("Hardmax compares {count:,} scores, one for each head, query and key. All arrays take {size:,} bytes."),
-    "none": N_("Without a softmax, {count:,} scores are weights as they are. All arrays take {size:,} bytes."),
-}
 BEGINNINGS = {
     "x": N_(" The case starts from the inputs x."),
     "qkv": N_(" The case starts from queries, keys and values."),
@@ -146,7 +139,7 @@ def whole_formula(work: Work) -> str:
     scores = "S" if case["begins_at"] == "scaled" else scores
     scores = rf"c \cdot \tanh ({scores} / c)" if case["softcap"] else scores
     scores += r" + \text{bias}" * ("bias" in work.arrays) + r", \text{masked}" * ("keep" in work.arrays)
-    kind = KINDS[case["softmax"]]
+    kind = weights.NAMES[case["softmax"]]
     values = " V" if "contexts" in work.arrays else ""
     last = r" W_O^\top" * ("w_o" in work.arrays) + " + b_O" * ("b_o" in work.arrays)
     return rf"{kind}({scores}){values}" if not last else rf"\text{{concat}}_h({kind}({scores}){values}){last}"
@@ -248,7 +241,7 @@ def cost(work: Work) -> Section:
         blocks.append(Table(_("Multiply-adds"), (_("arithmetic"), _("count")), tuple(rows), _("stage")))
     scored = dims.get("B", 1) * dims["H"] * dims["Lq"] * dims["Lk"]
     size = sum(case["bytes"].values())
-    blocks.append(Words(_(EXPONENTIALS[case["softmax"]]).format(count=scored, size=size)))
+    blocks.append(Words(_(weights.COSTS[case["softmax"]]).format(count=scored, size=size)))
     return Section(_("Parameters and cost"), "cost", tuple(blocks))
 
 

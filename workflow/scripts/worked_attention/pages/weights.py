@@ -15,6 +15,13 @@ from worked_attention.pages.work import Index, Work, folds, more, relation, summ
 
 LARGE = 30.0  # exponentials of larger scores are not written out as they are
 KEYS = 8  # keys of a row that are told, where a case is not told whole
+NAMES = {"plain": r"\text{softmax}", "plus_one": r"\text{softmax-plus-one}", "hardmax": r"\text{hardmax}", "none": ""}
+COSTS = {
+    "plain": N_("The softmax takes {count:,} exponentials, one for each head, query and key. All arrays take {size:,} bytes."),
+    "plus_one": N_("The softmax takes {count:,} exponentials, one for each head, query and key. All arrays take {size:,} bytes."),
+    "hardmax": N_("Hardmax compares {count:,} scores, one for each head, query and key. All arrays take {size:,} bytes."),
+    "none": N_("Without a softmax, {count:,} scores are weights as they are. All arrays take {size:,} bytes."),
+}
 FORMULAS = {
     "plain": r"P_{ij} = \frac{e^{s_{ij}}}{\sum_l e^{s_{il}}}",
     "plus_one": r"P_{ij} = \frac{e^{s_{ij}}}{1 + \sum_l e^{s_{il}}}",

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from worked_attention.stages.dtypes import DTYPES, overflow
-from worked_attention.stages.masks import DIAGONAL
+from worked_attention.stages.masks import ALIGN, DIAGONAL
 from worked_attention.stages.projections import ZERO_VECTOR
 from worked_attention.stages.weights import EMPTY_ROW
 
 PLACES = {  # each option: the part of a case in which it stands, and its choices
     "empty_row": ("mask", tuple(EMPTY_ROW)),
     "zero_vector": ("qk_norm", tuple(ZERO_VECTOR)),
-    "causal": ("mask", ("top_left", "bottom_right")),
+    "causal": ("mask", tuple(ALIGN)),
     "diagonal": ("mask", tuple(DIAGONAL)),
     "scores": ("precision", ("float32", "float64", "float16", "bfloat16")),  # of equal ones, the first is told
 }

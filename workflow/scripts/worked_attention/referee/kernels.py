@@ -12,6 +12,7 @@ from types import ModuleType
 import numpy as np
 
 from worked_attention.cases.words import did_you_mean, shown
+from worked_attention.stages.weights import KINDS
 
 Arrays = dict[str, np.ndarray]
 NEEDS: dict[str, Callable[[dict], bool]] = {  # each word of CAN: whether a case needs that
@@ -22,9 +23,7 @@ NEEDS: dict[str, Callable[[dict], bool]] = {  # each word of CAN: whether a case
     "widths": lambda case: case["dims"]["d_v"] != case["dims"]["d_k"],  # values of another width than keys
     "softcap": lambda case: case["softcap"] is not None,
     "sinks": lambda case: "sinks" in case["shapes"],
-    "plus_one": lambda case: case["softmax"] == "plus_one",
-    "hardmax": lambda case: case["softmax"] == "hardmax",
-    "none": lambda case: case["softmax"] == "none",
+    **{kind: lambda case, kind=kind: case["softmax"] == kind for kind in KINDS if kind != "plain"},
     "dropout": lambda case: case["dropout"] is not None,
     "fill": lambda case: case["mask"]["fill"] != "-inf",  # another number in place of blocked scores
 }

@@ -9,7 +9,9 @@ from onnx import helper
 from worked_attention.references import fused
 from worked_attention.stages.positions import turns
 from worked_attention.stages.projections import stage as projections
+from worked_attention.stages.projections import unrotated
 
+INTERLEAVED = {"half": 0, "interleaved": 1}  # attribute of RotaryEmbedding
 SHOWN = ("scaled", "capped", "masked", "weights")  # by qk_matmul_output_mode
 Evaluate = Callable[[onnx.ModelProto, dict[str, np.ndarray]], list[np.ndarray]]
 
@@ -48,7 +50,7 @@ def attributes(case: dict) -> dict:
 def run(case: dict, arrays: dict[str, np.ndarray], evaluate: Evaluate, opset: int, modes: list[str]) -> dict[str, np.ndarray]:
     """Every array that the operators show: `modes` of SHOWN, contexts, rotated and cached ones. evaluate: (model, feeds) -> outputs."""
     made = projections(case, arrays)
-    feeds = {name: fused.batched(case, made.get(f"{name}_norm", made.get(f"{name}_heads"))) for name in ("q", "k", "v")}
+    feeds = {name: fused.batched(case, unrotated(made, name)) for name in ("q", "k", "v")}
     feeds |= {name: fused.batched(case, arrays[name]) for name in ("past_k", "past_v") if name in arrays}
     own = native(case, opset)
     taken = ({"causal"} if "is_causal" in own else set()) | ({"window"} if "left_window_size" in own else set())
@@ -77,7 +79,7 @@ def rotation(case: dict, name: str, positions: list[int], feeds: dict[str, np.nd
     for kind, table in zip(("cos", "sin"), turns(np.array(positions), options), strict=True):
         table = table.astype(x.dtype)
         feeds[f"{kind}_{name}"] = np.broadcast_to(table, (len(x), *table.shape)).copy()
-    paired = {"interleaved": int(options["pairing"] == "interleaved"), "rotary_embedding_dim": dims if dims < x.shape[-1] else 0}
+    paired = {"interleaved": INTERLEAVED[options["pairing"]], "rotary_embedding_dim": dims if dims < x.shape[-1] else 0}
     return helper.make_node("RotaryEmbedding", [name, f"cos_{name}", f"sin_{name}"], [f"{name}_rot"], **paired)
 
 

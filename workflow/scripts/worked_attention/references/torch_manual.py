@@ -88,6 +88,9 @@ SOFTMAX = {
 }
 
 
+EMPTY_ROW = {"zero": lambda keys: 0.0, "nan": lambda keys: torch.nan, "uniform": lambda keys: 1 / keys, "error": lambda keys: torch.nan}
+
+
 def weights(case: dict, made: dict[str, torch.Tensor], p: dict[str, torch.Tensor]) -> torch.Tensor:
     """Weights from `masked` scores; a row whose keys are all shut out, and that no sink takes, is as `mask.empty_row` says."""
     scores, sinks = made["masked"].to(DTYPES[case["precision"]["softmax"]]), p.get("sinks")
@@ -101,8 +104,7 @@ def weights(case: dict, made: dict[str, torch.Tensor], p: dict[str, torch.Tensor
     elif sinks is not None:
         empty = empty & (sinks == -torch.inf)[:, None, None]
     found = SOFTMAX[case["softmax"]](case, scores.masked_fill(empty, 0), sinks, shut)
-    policy = {"zero": 0.0, "nan": torch.nan, "uniform": 1 / scores.shape[-1], "error": torch.nan}[case["mask"]["empty_row"]]
-    return torch.where(empty, policy, found).to(DTYPES[case["dtype"]])
+    return torch.where(empty, EMPTY_ROW[case["mask"]["empty_row"]](scores.shape[-1]), found).to(DTYPES[case["dtype"]])
 
 
 def gradients(case: dict, p: dict[str, torch.Tensor], made: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

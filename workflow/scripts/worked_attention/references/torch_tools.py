@@ -11,7 +11,9 @@ import torch
 from ml_dtypes import bfloat16
 from torch.nn.functional import linear, normalize, rms_norm
 
-DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+from worked_attention.stages import dtypes
+
+DTYPES = {name: getattr(torch, name) for name in dtypes.DTYPES}
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:
@@ -110,9 +112,9 @@ def heads(case: dict, p: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def normed(x: torch.Tensor, options: dict, gain: torch.Tensor | None) -> torch.Tensor:
     """torch's rms_norm, or x over its length, times the gain; vectors of zeros without eps as the case says."""
     wide = x if x.dtype in (torch.float64, torch.float32) else x.float()
-    y = {"rms": rms, "l2": length}[options["kind"]](wide, options["eps"])
+    y = NORMS[options["kind"]](wide, options["eps"])
     if options["eps"] == 0:
-        y = torch.where((wide == 0).all(dim=-1, keepdim=True), {"zero": 0.0, "nan": torch.nan}[options["zero_vector"]], y)
+        y = torch.where((wide == 0).all(dim=-1, keepdim=True), ZERO_VECTOR[options["zero_vector"]], y)
     return (y if gain is None else y * gain.to(y.dtype)).to(x.dtype)
 
 
@@ -126,16 +128,23 @@ def length(x: torch.Tensor, eps: float) -> torch.Tensor:
     return x * torch.rsqrt(torch.linalg.vector_norm(x, dim=-1, keepdim=True) ** 2 + eps) if eps else normalize(x, dim=-1)
 
 
+NORMS = {"rms": rms, "l2": length}
+ZERO_VECTOR = {"zero": 0.0, "nan": torch.nan}
+PAIRS = {  # the shape of the rotated columns, and with which axes exchanged the pairs of it are rows
+    "half": ((2, -1), lambda columns: columns.transpose(-1, -2)),
+    "interleaved": ((-1, 2), lambda columns: columns),
+}
+
+
 def rotated(x: torch.Tensor, positions: list[int], options: dict) -> torch.Tensor:
     """Each pair of columns as one complex number, times e^(i angle)."""
     dims, turn = options["dims"], turns(positions, options)
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     turn = torch.view_as_complex(torch.view_as_real(turn).to(wide))
     part = x[..., :dims].to(wide)
-    axes = {"half": lambda pairs: pairs.transpose(-1, -2), "interleaved": lambda pairs: pairs}[options["pairing"]]  # which one counts pairs
-    whole = {"half": (2, -1), "interleaved": (-1, 2)}[options["pairing"]]
-    pairs = torch.view_as_complex(axes(part.unflatten(-1, whole)).contiguous())
-    flat = axes(torch.view_as_real(pairs * turn)).flatten(-2)
+    shape, rows = PAIRS[options["pairing"]]
+    pairs = torch.view_as_complex(rows(part.unflatten(-1, shape)).contiguous())
+    flat = rows(torch.view_as_real(pairs * turn)).flatten(-2)
     return torch.cat([flat.to(x.dtype), x[..., dims:]], dim=-1)
 
 
@@ -222,16 +231,20 @@ def by_parts(dims: int, base: float, scaling: dict) -> tuple[list[float], float]
 RULES = {None: powers, "linear": interpolated, "ntk": ntk_aware, "llama3": by_wavelength, "yarn": by_parts}
 
 
+ALIGN = {"top_left": lambda rows, end: 0, "bottom_right": lambda rows, end: end - rows}  # how far the diagonal lies to the right
+ENDS = {"padded": lambda case: [case["dims"]["Lc"]], "own": lambda case: case["mask"]["key_lengths"]}
+
+
 def keep(case: dict, p: dict[str, torch.Tensor]) -> torch.Tensor | None:
     """All masks together [..., H or 1, Lq, Lk], True = attend; None if there are none."""
     mask, dims = case["mask"], case["dims"]
     rows, columns = case["rows"]["of"], dims["Lc"]
-    ends = {"padded": [columns], "own": mask.get("key_lengths")}[mask["diagonal"]]
+    ends = ENDS[mask["diagonal"]](case)
     every = torch.ones(rows, columns, dtype=torch.bool)
 
     def banded(align: str, band: Callable[[int], torch.Tensor]) -> torch.Tensor:
         """`band` of how far the diagonal lies to the right, one for all sequences or one for each."""
-        bands = [band({"top_left": 0, "bottom_right": end - rows}[align])[case["rows"]["numbers"]] for end in ends]
+        bands = [band(ALIGN[align](rows, end))[case["rows"]["numbers"]] for end in ends]
         return torch.stack(bands)[:, None] if "B" in dims and mask["diagonal"] == "own" else bands[0]
 
     found = []
@@ -261,14 +274,21 @@ def keep(case: dict, p: dict[str, torch.Tensor]) -> torch.Tensor | None:
     return torch.nn.functional.pad(whole, (0, dims["Lk"] - columns), value=True)
 
 
+FORMS = {  # what an ALiBi slope multiplies, of steps [Lq, Lk] and positions of keys [Lk]
+    "distance": lambda steps, keys: -steps.abs(),
+    "relative": lambda steps, keys: steps,
+    "key_index": lambda steps, keys: keys.expand_as(steps),
+}
+
+
 def bias(case: dict, p: dict[str, torch.Tensor], dtype: torch.dtype) -> torch.Tensor | None:
     """All additive terms together [..., H or 1, Lq, Lk], in `dtype`; None if there are none."""
     steps = torch.tensor(case["context_positions"])[None, :] - torch.tensor(case["query_positions"])[:, None]
     terms = [p[name] for name in ("bias_table", "mask_add") if name in p]
     terms += [p["mask_key_add"][..., None, None, :]] if "mask_key_add" in p else []
     if case["alibi"]:
-        form = {"distance": -steps.abs(), "relative": steps, "key_index": torch.tensor(case["context_positions"]).expand_as(steps)}
-        terms.append(slopes(case["heads"], case["alibi"]["slopes"])[:, None, None] * form[case["alibi"]["form"]])
+        form = FORMS[case["alibi"]["form"]](steps, torch.tensor(case["context_positions"]))
+        terms.append(slopes(case["heads"], case["alibi"]["slopes"])[:, None, None] * form)
     if "t5_table" in p:
         terms.append(p["t5_table"][t5_buckets(case, len(p["t5_table"]))].permute(2, 0, 1))
     if not terms:
@@ -291,15 +311,23 @@ def woven(heads: int) -> list[float]:
     return series(below) + series(2 * below)[::2][: heads - below]
 
 
+SLOPES = {"geometric": series, "interleaved": woven}
+
+
 def slopes(heads: int, rule: str) -> torch.Tensor:
     """ALiBi slopes [H]."""
-    return torch.tensor({"geometric": series, "interleaved": woven}[rule](heads), dtype=torch.float64)
+    return torch.tensor(SLOPES[rule](heads), dtype=torch.float64)
+
+
+SIDES = {  # buckets of a side, first bucket and distance
+    "both": lambda step, buckets: (buckets // 2, buckets // 2 * (step > 0), abs(step)),
+    "left": lambda step, buckets: (buckets, 0, max(-step, 0)),
+}
 
 
 def t5_bucket(step: int, buckets: int, options: dict) -> int:
     """Bucket of one relative position."""
-    buckets //= {"both": 2, "left": 1}[options["direction"]]
-    start, step = {"both": (buckets * (step > 0), abs(step)), "left": (0, max(-step, 0))}[options["direction"]]
+    buckets, start, step = SIDES[options["direction"]](step, buckets)
     exact = buckets // 2
     if step < exact:
         return start + step

@@ -13,21 +13,22 @@ from worked_attention.stages.dtypes import DTYPES, Dtype
 Ends = int | np.ndarray  # how many keys count for the diagonal: one number, or [B, 1, 1, 1] where each sequence has its own
 
 
-def diagonal(align: str, queries: int, ends: Ends) -> Ends:
-    """0 for `top_left`; ends - queries for `bottom_right`, where the last query sees the last key."""
-    return {"top_left": 0, "bottom_right": ends - queries}[align]
+ALIGN = {  # the diagonal of so many queries and `ends`: from the first query and key, or so that the last query sees the last key
+    "top_left": lambda queries, ends: 0,
+    "bottom_right": lambda queries, ends: ends - queries,
+}
 
 
 def causal(rows: dict, keys: int, align: str, prefix: int = 0, ends: Ends | None = None) -> np.ndarray:
     """keep [Lq, Lk] (or [B, 1, Lq, Lk]): keys up to the diagonal, and the first `prefix` keys for every query (prefix LM)."""
     i, j = np.array(rows["numbers"])[:, None], np.arange(keys)
-    return (j <= i + diagonal(align, rows["of"], keys if ends is None else ends)) | (j < prefix)
+    return (j <= i + ALIGN[align](rows["of"], keys if ends is None else ends)) | (j < prefix)
 
 
 def window(rows: dict, keys: int, align: str, left: int | None, right: int | None, ends: Ends | None = None) -> np.ndarray:
     """keep [Lq, Lk] (or [B, 1, Lq, Lk]): at most `left` keys to the left of the diagonal and `right` to the right; None is no limit."""
     i, j = np.array(rows["numbers"])[:, None], np.arange(keys)
-    distance = j - i - diagonal(align, rows["of"], keys if ends is None else ends)
+    distance = j - i - ALIGN[align](rows["of"], keys if ends is None else ends)
     far = keys + rows["of"]
     return (distance >= (-far if left is None else -left)) & (distance <= (far if right is None else right))
 

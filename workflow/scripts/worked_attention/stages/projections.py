@@ -84,7 +84,7 @@ def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if f"{name}_norm" in wanted:
             made[f"{name}_norm"] = norm(made[f"{name}_heads"], case["qk_norm"], arrays.get(f"g_{name}"))
         if f"{name}_rot" in wanted:
-            made[f"{name}_rot"] = rotary(made.get(f"{name}_norm", made[f"{name}_heads"]), positions[name], case["rotary"])
+            made[f"{name}_rot"] = rotary(unrotated(made, name), positions[name], case["rotary"])
     if "present_k" in wanted:
         made["present_k"] = np.concatenate([arrays["past_k"], latest(made, "k")], axis=-2)
         made["present_v"] = np.concatenate([arrays["past_v"], made["v_heads"]], axis=-2)
@@ -93,6 +93,11 @@ def stage(case: dict, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             zero = case["extra_key"] == "zero"
             made[f"{name}_extended"] = extend(latest(made, name), arrays.get(f"bias_{name}"), zero, case["kv_heads"])
     return {name: made[name] for name in wanted}
+
+
+def unrotated(arrays: dict[str, np.ndarray], name: str) -> np.ndarray:
+    """The queries, keys or values per head before a rotation: normed, where they are."""
+    return arrays[f"{name}_norm" if f"{name}_norm" in arrays else f"{name}_heads"]
 
 
 def latest(arrays: dict[str, np.ndarray], name: str) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 
 from worked_attention.cases.suites import load_suite, suites_in
 from worked_attention.cases.words import did_you_mean
+from worked_attention.referee.mistakes.when import soft
 from worked_attention.stages import parameters
 from worked_attention.stages.catalogue import BOOLEAN
 from worked_attention.stages.whole import STAGE
@@ -17,7 +18,6 @@ FORMAT = 1  # of sheets.json
 TRIES = 1000  # seeds that are tried for one sheet
 APART = 0.001  # scores of one query differ by at least this
 FLAT, SATURATED = 1.05, 0.9  # of one query: largest weight by smallest at least, and largest weight at most
-SHARED = {"plain": True, "plus_one": True, "hardmax": False, "none": False}  # whether weights are shares, which may be flat or saturated
 OPEN = ("mask_add", "mask_key_add")  # what closes cells stays as it is
 
 
@@ -120,6 +120,6 @@ def is_pleasant(case: dict, arrays: Arrays) -> bool:
             continue
         if np.diff(scores).min() < APART:
             return False
-        if SHARED[case["softmax"]] and not FLAT * shares.min() <= shares.max() <= SATURATED:
+        if soft(case) and not FLAT * shares.min() <= shares.max() <= SATURATED:
             return False
     return True

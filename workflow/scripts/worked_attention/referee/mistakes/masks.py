@@ -161,7 +161,7 @@ def _shifted_causal(steps: int) -> Change:
         queries, keys = case["dims"]["Lq"], case["dims"]["Lc"]
         i, j = np.ogrid[:queries, :keys]
         ends = masks.DIAGONAL[case["mask"]["diagonal"]](case["mask"], case["dims"])
-        diagonal = masks.diagonal(case["mask"]["causal"], queries, ends) + steps
+        diagonal = masks.ALIGN[case["mask"]["causal"]](queries, ends) + steps
         others = {key: value for key, value in case["mask"].items() if key != "causal"}
         if "window" in others:
             others["window"] = {**others["window"], "align": case["mask"]["causal"]}
