@@ -8,6 +8,7 @@ from pathlib import Path
 
 from conftest import run, with_suites
 
+from worked_attention.cases.columns import libraries
 from worked_attention.conformance.matrix import CONTRACTS, SHORT, patterns, picture, table, verdicts
 from worked_attention.drawing.style import FAMILIES
 from worked_attention.referee.bounds.contracts import halves
@@ -27,7 +28,7 @@ ROW = cells(
     onnxruntime_cpu={"verdict": "pass", "contract": "float32", "empty_row": "zero"},
     torch_flex={"verdict": "unsupported", "reason": "has <no> softcap & more"},
 )
-FOUND = verdicts({"masks": {"alike": cells(), "row": ROW, "row_again": ROW}}, {"torch": "2.0", "onnx": "1.0", "numpy": "1"})
+FOUND = verdicts({"masks": {"alike": cells(), "row": ROW, "row_again": ROW}}, {"torch": "2.0", "onnx": "1.0", "numpy": "1"}, libraries())
 
 
 def test_facts():
@@ -77,7 +78,7 @@ def test_every_dtype_and_contract_has_a_sign():
     assert set(CONTRACTS) == {"float32", *named, "none"}
     for contract in (*named, "none"):
         half = {"torch.sdpa": {"float16": {"verdict": "pass", "contract": contract}}, "torch.mha": {"float16": {"verdict": "unsupported"}}}
-        drawn = picture(verdicts({"masks": {"half": half}}, {}))
+        drawn = picture(verdicts({"masks": {"half": half}}, {}, libraries()))
         assert f">{CONTRACTS[contract][0]}</text>" in drawn and f"torch.sdpa in float16: pass, {contract}" in drawn
 
 

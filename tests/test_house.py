@@ -14,10 +14,10 @@ import yaml
 from conftest import ROOT
 
 from imports import modules
+from worked_attention.cases.columns import libraries
 from worked_attention.cases.questions import load_questions
 from worked_attention.cases.strict_yaml import Document
 from worked_attention.cases.suites import RESERVED, load_config, load_suite
-from worked_attention.references.registry import LIBRARIES
 
 SCRIPTS = ROOT / "workflow" / "scripts"
 SCHEMAS = sorted((ROOT / "workflow" / "scripts" / "worked_attention" / "schemas").glob("*.yaml"))
@@ -129,10 +129,10 @@ def test_an_edit_changes_the_digest_of_those_who_import_it(tmp_path: Path):
     assert "contexts" in changed and "weights" not in changed
 
 
-def test_the_references_of_the_schema_are_those_of_the_registry():
-    schema = Document(SCHEMAS[-1], "suite").data
-    named = [f"{library}.{name}" for library, names in LIBRARIES.items() for name in names]
-    assert schema["properties"]["references"]["items"]["enum"] == named
+def test_the_references_of_the_schema_are_the_adapters():
+    tells = re.compile(r"^def convention\(|^from .* import convention\b", re.MULTILINE)
+    adapters = {path.stem for path in (PACKAGE / "references").glob("*.py") if tells.search(path.read_text("utf-8"))}
+    assert adapters == {f"{library}_{name}" for library, names in libraries().items() for name in names}
 
 
 @pytest.mark.parametrize("rule", SCRIPTED)

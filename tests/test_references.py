@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from shipped import shipped
 from strategies import raw_cases, resolved
 
+from worked_attention.cases.columns import libraries, references
 from worked_attention.referee.arithmetics import Ours, arithmetic, compared, empty_row
 from worked_attention.references import fused, registry
-from worked_attention.references.registry import LIBRARIES, packages
+from worked_attention.references.registry import packages
 from worked_attention.stages.whole import compute
 
 GATES = {"rule": "certified", "float64": 1e-12, "float32": 1e-5, "half_ulp": 4}
@@ -139,9 +140,9 @@ def test_jax_in_half_precision_in_shapes_that_do_not_compile(dtype):
 
 def test_torch_is_always_there(monkeypatch):
     monkeypatch.setattr(registry, "find_spec", lambda package: None)
-    assert registry.present() == ["torch"]
+    assert registry.present(libraries()) == ["torch"]
     monkeypatch.setattr(registry, "find_spec", lambda package: None if package == "onnx" else "there")
-    assert registry.present() == ["torch", "jax"]
+    assert registry.present(libraries()) == ["torch", "jax"]
 
 
 @pytest.mark.parametrize("where", ["everywhere", "in_jobs"])
@@ -157,7 +158,7 @@ def test_a_missing_package_is_not_installed(project: Path, where):
     done = run(project, *targets, env={"PYTHONPATH": str(project / "workflow" / "scripts")})
     assert done.returncode == 0, done.stderr
     found = json.loads((project / "results" / "tiny" / "comparison" / "only.json").read_text("utf-8"))
-    for name in [f"{library}.{member}" for library in LIBRARIES if library != "torch" for member in LIBRARIES[library]]:
+    for name in [name for name in references()[1:] if not name.startswith("torch.")]:
         assert found["references"][name]["verdict"] == "not installed"
     assert found["references"]["torch.sdpa"]["verdict"] == "pass"
     if where == "in_jobs":
@@ -191,7 +192,7 @@ def test_a_hint_is_given_only_where_it_says_what_the_mask_says(options, shift, s
 
 def test_an_option_that_an_adapter_has_never_heard_of_is_unsupported():
     case = resolved({"sizes": {"Lq": 2, "d_model": 2}, "parameters": {name: {"grid": {}} for name in ("x", "w_q", "w_k", "w_v")}})
-    for library, names in LIBRARIES.items():
+    for library, names in libraries().items():
         for name in names:
             if library == "torch" or all(importlib.util.find_spec(package) for package in packages(library)):
                 found = importlib.import_module(f"worked_attention.references.{library}_{name}")

@@ -4,6 +4,8 @@ In: a suite's parameters. Out: {suite}/conformance/{library}.json, and of all su
 conformance.json, .csv and .svg.
 """
 
+from worked_attention.cases.columns import libraries
+
 
 rule conformance_suite:
     input:
@@ -43,6 +45,7 @@ rule conformance:
         "../../envs/attention.yaml"
     params:
         suites=plan.compared,
+        libraries=libraries(),
         code=code("conformance"),
     script:
         "../scripts/conformance.py"

@@ -10,7 +10,7 @@ with logged(snakemake.log[0]):
     for path in map(Path, snakemake.input.cells):
         for case, found in read_json(path).items():
             cells[path.parts[-3]].setdefault(case, {}).update(found)
-    found = verdicts(cells, read_json(snakemake.input.environment)["packages"])
+    found = verdicts(cells, read_json(snakemake.input.environment)["packages"], snakemake.params.libraries)
     write_json(Path(snakemake.output.json), {"format": FORMAT, **found})
     write_text(Path(snakemake.output.csv), table(found))
     write_text(Path(snakemake.output.svg), picture(found))

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from worked_attention.cases.columns import libraries, references
 from worked_attention.cases.questions import COUNTED, load_counted, load_questions, refusal
 from worked_attention.cases.strict_yaml import Problem, Problems
 from worked_attention.cases.suites import load_config, load_suites, suites_in
@@ -15,7 +16,7 @@ from worked_attention.cases.words import short
 from worked_attention.files.environment import installed
 from worked_attention.files.whole import lacking
 from worked_attention.pages.language import languages
-from worked_attention.references.registry import LIBRARIES, ON_REQUEST, packages, present
+from worked_attention.references.registry import ON_REQUEST, packages, present
 from worked_attention.stages.catalogue import STAGES
 
 FORWARD = [stage for stage in STAGES if stage != "backward"]
@@ -50,7 +51,7 @@ class Plan:
         self.home = "results" if Path("results/index.html").exists() else self.place
         self.counted = load_counted(COUNTED_FILE) if self.every else {"cases": {}}
         self.questions = load_questions(QUESTIONS, self.suites | {COUNTED: self.counted}) if self.every else {}
-        self.present, self.installed = present(), installed()
+        self.present, self.installed = present(libraries()), installed()
         self.drawn = [name for name, suite in self.suites.items() if suite["figures"]]
         self.studied = [name for name, suite in self.suites.items() if suite["studies"]]
         self.timed = [name for name in self.studied if "costs" in self.suites[name]["studies"]]
@@ -63,7 +64,7 @@ class Plan:
     def references(self, suite: str) -> list[str]:
         """The references that a suite asks for, as library.name, whether they are installed or not."""
         asked = self.suites[suite]["references"]
-        every = [f"{library}.{name}" for library, names in LIBRARIES.items() for name in names]
+        every = references()[1:]  # truth is none
         usual = [name for name in every if name not in ON_REQUEST]
         return {"usual": usual, "all": every, "none": []}[asked] if isinstance(asked, str) else [name for name in every if name in asked]
 

@@ -50,6 +50,15 @@ def references() -> list[str]:
     return ["truth", *schema("suite")["properties"]["references"]["items"]["enum"]]
 
 
+def libraries() -> dict[str, list[str]]:
+    """The names of all references by library; each is the adapter references/{library}_{name}.py."""
+    found: dict[str, list[str]] = {}
+    for reference in references()[1:]:
+        library, name = reference.split(".")
+        found.setdefault(library, []).append(name)
+    return found
+
+
 def sizes() -> dict[str, dict]:
     """The sizes that a case may state, by name, with their rules in the schema."""
     return schema("suite")["$defs"]["case"]["properties"]["sizes"]["properties"]

@@ -5,7 +5,7 @@ import io
 from xml.sax.saxutils import escape, quoteattr
 
 from worked_attention.drawing.style import FAMILIES, GREY
-from worked_attention.references.registry import LIBRARIES, packages
+from worked_attention.references.registry import packages
 
 LOOKS = {  # colour and sign of each verdict
     "pass": ("#b7dfb9", "✓"),
@@ -30,18 +30,18 @@ ROW, CELL, LABEL, HEAD, MARGIN = 18, 29, 250, 60, 12  # pixels: height of a row,
 WIDE = CELL * len(SHORT)
 
 
-def verdicts(cells: dict[str, dict], installed: dict[str, str]) -> dict:
-    """{versions, fully_masked_row, cases} from the cells, and the versions of the installed packages.
+def verdicts(cells: dict[str, dict], installed: dict[str, str], libraries: dict[str, list[str]]) -> dict:
+    """{versions, fully_masked_row, cases} from the cells, the versions of the installed packages, and the references by library.
 
     cells: by suite, case, implementation and dtype {verdict, and contract, empty_row, reason where there is one}. fully_masked_row: for
     each implementation what it makes of a query without keys, each word once. cases: [{suite, case, cells}].
     """
-    names = [f"{library}.{name}" for library, members in LIBRARIES.items() for name in members]
+    names = [f"{library}.{name}" for library, members in libraries.items() for name in members]
     rows = {}
     for name in names:
         each = [cell for suite in cells.values() for case in suite.values() for cell in case.get(name, {}).values()]
         rows[name] = sorted({cell["empty_row"] for cell in each if "empty_row" in cell})
-    versions = {package: installed.get(package) for library in LIBRARIES for package in packages(library)}
+    versions = {package: installed.get(package) for library in libraries for package in packages(library)}
     cases = [{"suite": suite, "case": case, "cells": found} for suite in cells for case, found in cells[suite].items()]
     return {"versions": versions, "fully_masked_row": rows, "cases": cases}
 

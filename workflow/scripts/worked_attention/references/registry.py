@@ -6,19 +6,15 @@ front of a dot, as in `sequence_first.output`, tells a second way of asking for 
 that it computes in that dtype only. `convention(case)` returns None, or names the convention that the implementation follows where
 the case names another one, as `option: choice` of the mask; a difference is no fault if the case under that convention gives it.
 
-torch is installed with the project. The others are in envs/requirements-references.txt, and left out where they are missing.
+The schema of suites lists them all. torch is installed with the project; the others are in envs/requirements-references.txt, and left out
+where they are missing.
 """
 
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 
-LIBRARIES = {
-    "torch": ("mha", "sdpa", "flash", "flex", "manual"),
-    "onnx": ("reference",),
-    "onnxruntime": ("cpu",),
-    "jax": ("nn",),
-}
 ON_REQUEST = ("torch.flex",)  # its first call imports torch's compiler, and a case takes it longer than all others of torch together
 PACKAGES = {"onnxruntime": ("onnxruntime", "onnx")}  # what a library needs, where it is more than itself
 
@@ -38,6 +34,6 @@ def adapter(library: str, name: str) -> ModuleType | None:
         return None
 
 
-def present() -> list[str]:
-    """torch, and the other libraries whose packages are there; looks for them without importing them."""
-    return [library for library in LIBRARIES if library == "torch" or all(find_spec(package) for package in packages(library))]
+def present(libraries: Iterable[str]) -> list[str]:
+    """Of the `libraries`, torch and those whose packages are there; looks for them without importing them."""
+    return [library for library in libraries if library == "torch" or all(find_spec(package) for package in packages(library))]
