@@ -25,8 +25,9 @@ import numpy as np
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 
+from worked_attention.cases.columns import libraries  # noqa: E402
 from worked_attention.cases.resolve import resolve  # noqa: E402
-from worked_attention.cases.suites import load_config, load_suites  # noqa: E402
+from worked_attention.cases.suites import UNLIMITED, load_config, load_suites  # noqa: E402
 from worked_attention.referee.arithmetics import recast  # noqa: E402
 from worked_attention.referee.bounds.contracts import CONTRACTS  # noqa: E402
 from worked_attention.referee.chain import STAGE  # noqa: E402
@@ -36,7 +37,7 @@ from worked_attention.referee.mistakes.library import LIBRARY  # noqa: E402
 from worked_attention.referee.power import by_mistake  # noqa: E402
 from worked_attention.referee.report import case_verdict  # noqa: E402
 from worked_attention.referee.submissions import Sent  # noqa: E402
-from worked_attention.references.registry import LIBRARIES, adapter, present  # noqa: E402
+from worked_attention.references.registry import adapter, present  # noqa: E402
 from worked_attention.stages import contexts, outputs, parameters  # noqa: E402
 from worked_attention.stages.catalogue import CATALOGUE, STAGES  # noqa: E402
 from worked_attention.stages.dtypes import DTYPES  # noqa: E402
@@ -154,7 +155,7 @@ def of_length(tokens: int, options: str) -> dict:
     sizes, parameters = {"Lq": tokens, "d_model": 32} | said.get("sizes", {}), numbers | said.get("parameters", {})
     raw = {"heads": 2} | said | {"sizes": sizes, "parameters": parameters}
     name = "".join(letter if letter.isalnum() else "_" for letter in options.lower())
-    return resolve(raw, "made", name, Path(), {"max_array_mb": 1000}, lambda where, what: sys.exit(f"{where}: {what}"))
+    return resolve(raw, "made", name, Path(), UNLIMITED | {"max_array_mb": 1000}, lambda where, what: sys.exit(f"{where}: {what}"))
 
 
 def exactly(case: dict, given: Arrays, dtype: np.dtype) -> tuple[dict, Arrays, Arrays]:
@@ -274,8 +275,8 @@ def written(case: dict, given: Arrays, dtype: np.dtype) -> Iterator[tuple[str, A
 def kernels(case: dict, given: Arrays, dtype: np.dtype, empty: bool) -> Iterator[tuple[str, Arrays]]:
     """(name, arrays by our names) of every reference that runs the case in `dtype`; with an `empty` row, under the case's conventions."""
     other, cast = recast(case, given, dtype.name)
-    for library in present():
-        for name in LIBRARIES[library]:
+    for library in present(libraries()):
+        for name in libraries()[library]:
             module = adapter(library, name)
             if module and not module.supports(other) and not (empty and module.convention(other)):
                 found = {key: array for key, array in module.run(other, cast).items() if key in case["shapes"]}

@@ -5,10 +5,11 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from worked_attention.cases.resolve import resolve
+from worked_attention.cases.suites import UNLIMITED
 from worked_attention.fuzzing.options import CHOICES, PARTS, rotary_parts
 from worked_attention.stages.catalogue import CATALOGUE
 
-LIMITS = {"max_array_mb": 10_000}
+LIMITS = UNLIMITED | {"max_array_mb": 10_000}
 GRADED = st.sampled_from([None, None, None, "none"])  # kinds of softmax, the plain one most, through which gradients go
 SMALL = st.integers(1, 4)
 

@@ -35,7 +35,7 @@ ARITHMETIC = (
     "rotary.angles",
 )  # what a contract, too, can tell apart
 LEFT_OUT = object()
-LIMITS = {"max_array_mb": 256}
+LIMITS = loader.UNLIMITED | {"max_array_mb": 256}
 
 SAME_NUMBERS = {  # changes that move no number of a case that can have them
     ("backward", "None to ones"): "gradients are asked for, and the output stays",

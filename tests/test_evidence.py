@@ -8,6 +8,7 @@ from conftest import ROOT
 from shipped import all_shipped
 from strategies import resolved
 
+from worked_attention.cases.columns import libraries
 from worked_attention.conformance.matrix import LOOKS, picture, verdicts
 from worked_attention.files.summary import summarise, table
 from worked_attention.referee.compare import VERDICTS, Gate, compare_arrays, compare_case, gates_of, own_gates, verdict_on
@@ -154,12 +155,16 @@ def test_undecided_in_the_tables():
     row = next(line for line in table(summary, "page").splitlines() if line.startswith("torch.manual"))
     assert row.split()[1:] == ["0", "0", "1", "0", "0"]  # passed, failed, undecided
     assert result["reason"].startswith("d_b_o may differ")
+    assert "-: compared" not in table(summary, "page")
+    wrong = {"agrees": False, "array": "weights", "index": [0], "printed": "0.9", "right": 0.2, "rounded": "0.2"}
+    alone = summarise([("a", [{**comparison, "references": {}, "claims": [wrong]}])])
+    assert "\n-: compared with nobody" in table(alone, "page") and "\n1 printed number is wrong (errata):\n" in table(alone, "page")
     assert "undecided" in LOOKS
     cell = {
         "torch.manual": {"bfloat16": {"verdict": "undecided", "contract": "none"}},
         "torch.mha": {"bfloat16": {"verdict": "unsupported"}},
     }
-    assert "torch.manual in bfloat16: undecided" in picture(verdicts({"s": {"c": cell}}, {}))
+    assert "torch.manual in bfloat16: undecided" in picture(verdicts({"s": {"c": cell}}, {}, libraries()))
 
 
 def test_the_element_that_decides():

@@ -18,6 +18,7 @@ from conftest import ROOT, run, with_suites
 from shipped import all_shipped
 
 from worked_attention.cases.resolve import resolve
+from worked_attention.cases.suites import UNLIMITED
 from worked_attention.referee import running, submissions
 from worked_attention.referee.conventions import under
 from worked_attention.referee.diagnosis import Diagnoser
@@ -131,7 +132,7 @@ def test_contracts():
 def made_case(raw: dict) -> tuple[dict, dict]:
     """(resolved case, its parameters) of a case as a suite would say it."""
     said = []
-    case = resolve(raw, "made", "case", Path(), {"max_array_mb": 100}, lambda where, message: said.append((where, message)))
+    case = resolve(raw, "made", "case", Path(), UNLIMITED | {"max_array_mb": 100}, lambda where, message: said.append((where, message)))
     assert case is not None, said
     return case, parameters.stage(case, Path())
 

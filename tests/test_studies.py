@@ -13,6 +13,7 @@ from shipped import all_shipped, shipped
 from worked_attention.cases.fitting import STUDIES, fitting
 from worked_attention.cases.strict_yaml import Problems
 from worked_attention.cases.suites import load_suite
+from worked_attention.stages.weights import row_entropy
 from worked_attention.stages.whole import compute
 from worked_attention.studies import evaluations, figures, tables
 from worked_attention.studies.files import write_study
@@ -48,7 +49,7 @@ def test_variance_is_that_of_a_sum_of_d_k_products():
 
 def test_entropy_of_known_weights():
     p = np.array([[0.25] * 4, [1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.5, 0.25, 0.125, 0.125]])
-    assert tables.row_entropy(p) == pytest.approx(np.log(2) * np.array([2, 0, 1, 1.75]), abs=1e-15)
+    assert row_entropy(p) == pytest.approx(np.log(2) * np.array([2, 0, 1, 1.75]), abs=1e-15)
 
 
 def test_norm_of_the_jacobian_is_that_of_the_matrix():

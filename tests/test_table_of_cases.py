@@ -11,7 +11,8 @@ from strategies import resolved
 
 from worked_attention.cases.columns import columns, numbers, options, references
 from worked_attention.cases.suites import load_suite
-from worked_attention.studies.cases import row, row_entropy, spreadsheet
+from worked_attention.stages.weights import row_entropy
+from worked_attention.studies.cases import row, spreadsheet
 
 NOBODY = {"references": {}, "claims": []}
 EQUAL = {"heads": 2, "parameters": {"q": [[0, 0], [0, 0]], "k": [[1, 2]] * 4, "v": [[1, 2]] * 4}}  # all scores are 0

@@ -10,6 +10,7 @@ from conftest import ROOT
 from shipped import all_shipped
 
 from worked_attention.cases.resolve import resolve
+from worked_attention.cases.suites import UNLIMITED
 from worked_attention.referee.bounds.contracts import CONTRACTS, contract
 from worked_attention.referee.bounds.rounding import UNIT
 from worked_attention.referee.bounds.whole import centres
@@ -146,7 +147,7 @@ def test_saturated_rows_cannot_be_told():
     said = []
     spec = {"sizes": {"Lq": 1, "Lk": 3, "d_k": 1, "d_v": 1}, "scale": "none", "heads": 1}
     spec["parameters"] = {"q_heads": [[[200.0]]], "k_heads": [[[1.0], [0.99], [0.0]]], "v_heads": [[[1.0], [2.0], [3.0]]]}
-    case = resolve(spec, "made", "case", Path(), {"max_array_mb": 1}, lambda where, message: said.append(message))
+    case = resolve(spec, "made", "case", Path(), UNLIMITED | {"max_array_mb": 1}, lambda where, message: said.append(message))
     assert not said, said
     exact = centres(case, from_parameters(case, parameters.stage(case, Path())))
     sigma = deviations(case, exact, UNIT["float32"], contract("scores and weights stored in half", "bfloat16"))

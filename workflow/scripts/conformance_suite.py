@@ -28,16 +28,16 @@ def cell(module, ours: Ours) -> dict:
     return {key: result[key] for key in KEPT if key in result}
 
 
-with logged(snakemake.log[0]):  # noqa: F821
-    library = snakemake.wildcards.library  # noqa: F821
-    modules = {f"{library}.{name}": adapter(library, name) for name in snakemake.params.names}  # noqa: F821
+with logged(snakemake.log[0]):
+    library = snakemake.wildcards.library
+    modules = {f"{library}.{name}": adapter(library, name) for name in snakemake.params.names}
     found: dict = {}
-    for case, arrays in read_cases(snakemake.input):  # noqa: F821
+    for case, arrays in read_cases(snakemake.input):
         cells: dict = {name: {} for name, module in modules.items() if module}
         for dtype in dtypes(case):
             other, parameters = recast(case, arrays, dtype)
-            ours = Ours(other, from_parameters(other, parameters), snakemake.params.gates)  # noqa: F821
+            ours = Ours(other, from_parameters(other, parameters), snakemake.params.gates)
             for name in cells:
                 cells[name][dtype] = cell(modules[name], ours)
         found[case["name"]] = cells
-    write_json(Path(snakemake.output[0]), found)  # noqa: F821
+    write_json(Path(snakemake.output[0]), found)

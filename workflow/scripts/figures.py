@@ -27,8 +27,8 @@ def misprints(claims: list[dict], arrays: dict) -> dict[str, dict[tuple, str]]:
     return found
 
 
-with logged(snakemake.log[0]):  # noqa: F821
-    source, looks = snakemake.input, snakemake.params.looks  # noqa: F821
+with logged(snakemake.log[0]):
+    source, looks = snakemake.input, snakemake.params.looks
     suite, cases = read_suite(source.parameters)
     cases = [case for case in cases if case["name"] in suite["figures"]]
     at_a_glance = []
@@ -36,6 +36,6 @@ with logged(snakemake.log[0]):  # noqa: F821
         arrays = read_case([Path(folder) for name, folder in source.items() if name != "parameters"], case, case["sample"])
         case = looked_at(case)
         wrong = misprints(case["claims"], arrays)
-        save(case_figure(case, chosen(case, arrays, looks, wrong), looks), Path(snakemake.output.figures, case["name"]), looks["dpi"])  # noqa: F821
+        save(case_figure(case, chosen(case, arrays, looks, wrong), looks), Path(snakemake.output.figures, case["name"]), looks["dpi"])
         at_a_glance += [(case, m) for m in maps(case, arrays, looks, wrong) if m.name == "weights"]
-    save(overview_figure(suite, at_a_glance), Path(snakemake.output.overview).with_suffix(""), looks["dpi"])  # noqa: F821
+    save(overview_figure(suite, at_a_glance), Path(snakemake.output.overview).with_suffix(""), looks["dpi"])

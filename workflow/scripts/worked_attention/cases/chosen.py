@@ -1,5 +1,6 @@
 """Which cases are meant: of the suites that come with the project, or of somebody's own suite files."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -43,8 +44,7 @@ def chosen(suites: Sequence[str], globs: Sequence[str]) -> Chosen:
             raise ValueError(f"suite {short(suite)}: there is no such suite{did_you_mean(suite, known)}; a file of your own ends in .yaml")
         if paths.setdefault(path.stem, path) != path:
             raise ValueError(f"suite {suite}: another one is called {path.stem}, too; rename the file")
-    limits = filled(schema("config"), {})["limits"]
-    del limits["max_truth_mb"]  # for who chooses cases here asks for no exact numbers
+    limits = filled(schema("config"), {})["limits"] | {"max_truth_mb": math.inf}  # who chooses cases here asks for no exact numbers
     loaded = {name: load_suite(path, limits) for name, path in paths.items()}
     keys = [f"{suite}/{case}" for suite, content in loaded.items() for case in content["cases"]]
     for glob in globs:

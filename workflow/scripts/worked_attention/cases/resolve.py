@@ -131,8 +131,8 @@ def _too_large(shapes: dict[str, tuple], dtype: str, limit: float, fail: Report)
 
 def _rows(scores: tuple[int, ...], queries: int, size: int, limits: dict) -> dict:
     """`rows`, which are all, and `sample`: the queries that are looked at where scores of this shape, at `size` bytes, are more than
-    `max_whole_mb` megabytes, else None. Who sets no such limit looks at all."""
-    whole = prod(scores) * size / 1e6 <= limits.get("max_whole_mb", math.inf)
+    `max_whole_mb` megabytes, else None."""
+    whole = prod(scores) * size / 1e6 <= limits["max_whole_mb"]
     return {"rows": rows.every(queries), "sample": None if whole else rows.sample(queries)}
 
 

@@ -23,7 +23,7 @@ RESERVED = (  # folders of results/
     *("archive", "logs", "studies", "conformance", "judge", "export", "power", "onnx_node_tests", "questions", "worksheets", "grades"),
     *("reproduce", "compare"),
 )
-UNLIMITED = {"max_array_mb": math.inf}  # the limits for a suite that was checked before
+UNLIMITED = dict.fromkeys(("max_array_mb", "max_whole_mb", "max_truth_mb", "max_sweep_cases"), math.inf)  # for who checked before
 
 
 def load_config(path: Path, overrides: dict) -> dict:
@@ -104,10 +104,10 @@ def load_suite(path: Path, limits: dict) -> dict:
     """One suite: {format, name, description, figures: [case], studies: [study], files: [parameter files], cases: {name: resolved case},
     skipped: {name: why}}, the last being combinations of sweeps that are no cases.
 
-    `limits` is the config's. Raises `Problems`.
+    `limits` are those of the config; one that is left out is none. Raises `Problems`.
     """
     document = Document(path, path.as_posix())
-    suite = _Suite(document, path, limits)
+    suite = _Suite(document, path, UNLIMITED | limits)
     if suite.problems:
         raise Problems(sorted(suite.problems, key=lambda p: p.line or 0))
     return suite.result
@@ -134,7 +134,7 @@ class _Suite:
         self.raw = {n: c for n, c in self.raw.items() if isinstance(c, dict)} if isinstance(self.raw, dict) else {}
         unread = {problem.case for problem in document.problems}
         self.raw = {name: case for name, case in self.raw.items() if name not in unread or "sweep" not in case}
-        self.raw, self.swept = expanded(self.raw, limits.get("max_sweep_cases", math.inf), self._report)
+        self.raw, self.swept = expanded(self.raw, limits["max_sweep_cases"], self._report)
         cases = {name: self._case(name, path, limits) for name in self.raw}
         cases = self._left(cases)
         whole = filled(schema("suite"), data)
@@ -190,10 +190,10 @@ class _Suite:
         return [(self.swept[name].sweep, option, place) for option, (place, _) in self.swept[name].chosen.items()]
 
     def _check_truth(self, cases: dict[str, dict | None], limits: dict) -> None:
-        """Whether the exact numbers of a case need more memory than they may; who sets no such limit asks for none of them."""
+        """Whether the exact numbers of a case need more memory than they may."""
         for name, case in cases.items():
             need = truth_megabytes(looked_at(case)) if case else 0
-            if need > limits.get("max_truth_mb", math.inf):
+            if need > limits["max_truth_mb"]:
                 limit = f"limits.max_truth_mb = {limits['max_truth_mb']:g}; make the case smaller, raise the limit or say references: none"
                 self._report(("cases", name), f"its exact numbers would take about {need:,.0f} MB, more than {limit}")
 

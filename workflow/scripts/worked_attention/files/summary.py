@@ -64,6 +64,8 @@ def table(summary: dict, page: str) -> str:
     references = [[name, *(str(found[word]) for word in VERDICTS)] for name, found in counts.items() if name not in missing]
     lines = _aligned([["suite", *COLUMNS], *suites])
     lines += ["truth: cases that agree with the exact numbers; the rest counts each case once for each reference"]
+    if not all(suite["references"] for suite in summary["suites"].values()):
+        lines.append("-: compared with nobody, as the suite says")
     lines += ["", *_aligned([["reference", *VERDICTS.values()], *references])]
     if missing:
         lines.append(f"not installed: {', '.join(missing)} (pip install -r envs/requirements-references.txt)")
@@ -73,7 +75,8 @@ def table(summary: dict, page: str) -> str:
         )
         lines += ["", words, *_shortened(found, page)]
     if found := [f"  {_place(e)} {e['array']}{e['index']}: printed {e['printed']}, right {e['rounded']}" for e in summary["errata"]]:
-        lines += ["", f"{len(found)} printed numbers are wrong (errata):", *_shortened(found, page)]
+        words = "1 printed number is wrong" if len(found) == 1 else f"{len(found)} printed numbers are wrong"
+        lines += ["", f"{words} (errata):", *_shortened(found, page)]
     return "\n".join(lines) + "\n"
 
 

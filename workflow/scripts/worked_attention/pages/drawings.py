@@ -3,14 +3,12 @@
 Each is inline SVG in the colours of the page, with a sentence that says the same to those who do not see it.
 """
 
-from html import escape
-
 import numpy as np
 
 from worked_attention.pages.blocks import Picture
 from worked_attention.pages.contexts import vector
-from worked_attention.pages.flow import text
 from worked_attention.pages.language import _
+from worked_attention.pages.svg import picture, text
 from worked_attention.pages.work import Work
 from worked_attention.stages.catalogue import axes
 from worked_attention.stages.projections import last_form
@@ -22,14 +20,6 @@ BARE = {  # which token hears which, of 5, where there is no case
     "convolution": np.abs(np.subtract.outer(np.arange(5), np.arange(5))) <= 1,
     "recurrence": np.eye(5, k=-1, dtype=bool) | np.eye(5, dtype=bool),
 }
-
-
-def svg(width: float, height: float, said: str, parts: list[str]) -> str:
-    """The drawing; `said` is what it shows, in words."""
-    return (
-        f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" role="img" aria-label="{escape(said)}" fill="none">'
-        f"{''.join(parts)}</svg>"
-    )
 
 
 def cut(name: str) -> str:
@@ -64,7 +54,7 @@ def arcs(names: list[str], hears: np.ndarray, said: str) -> Picture:
         told.append(_("{key} to {query}").format(key=names[j], query=names[i]))
     parts += [text(x, middle + 5, cut(name), "middle") for x, name in zip(place, names, strict=True)]
     words = f"{said} {'; '.join(told)}." if told else said
-    return Picture(svg(WIDTH, middle + 22 + 0.3 * step * below, words, parts), said)
+    return picture(WIDTH, middle + 22 + 0.3 * step * below, words, parts, said)
 
 
 def grid(work: Work) -> Picture:
@@ -85,7 +75,7 @@ def grid(work: Work) -> Picture:
         rows.append(_("{query} looks at {keys}").format(query=work.query(i), keys=", ".join(seen) or _("no key")))
     count, every = int(allowed.sum()), allowed.size
     caption = _("{title}: {count} of {every} connections are open.").format(title=work.case["title"], count=count, every=every)
-    return Picture(svg(left + side * keys + 12, top + side * queries + 8, f"{caption} {'; '.join(rows)}.", parts), caption)
+    return picture(left + side * keys + 12, top + side * queries + 8, f"{caption} {'; '.join(rows)}.", parts, caption)
 
 
 def pooling(work: Work) -> Picture:
@@ -115,7 +105,7 @@ def pooling(work: Work) -> Picture:
     )
     caption = _("Query {query} asks every key; lines to the context are as thick as the weights.").format(query=query)
     mixed = _("Context: {context}.").format(context=context)
-    return Picture(svg(width, height + 6, f"{caption} {told}. {mixed}", parts), caption)
+    return picture(width, height + 6, f"{caption} {told}. {mixed}", parts, caption)
 
 
 def boxes(work: Work) -> Picture:
@@ -143,7 +133,7 @@ def boxes(work: Work) -> Picture:
             parts.append(f'<path d="M22 {y - 4:.1f}v8m-4 -4l4 4l4 -4" style="{SOFT}"/>')
             y += 10
     caption = _("Shapes on the way, one sheet for each head; a sheet is as high as it has rows and as wide as it has columns.")
-    return Picture(svg(WIDTH, y + 4, f"{caption} {', '.join(said)}.", parts), caption)
+    return picture(WIDTH, y + 4, f"{caption} {', '.join(said)}.", parts, caption)
 
 
 def geometry(work: Work) -> Picture:
@@ -182,7 +172,7 @@ def geometry(work: Work) -> Picture:
         "The query and the keys as arrows; dashed, each key's projection on the line of the query. q · k is the length of q times it."
     )
     size = left * 2 + (high[0] - low[0]) * unit, pad * 2 + (high[1] - low[1]) * unit
-    return Picture(svg(*size, f"{caption} {'; '.join(said)}.", parts), caption)
+    return picture(*size, f"{caption} {'; '.join(said)}.", parts, caption)
 
 
 def arrow(x0: float, y0: float, x: float, y: float, look: str) -> list[str]:

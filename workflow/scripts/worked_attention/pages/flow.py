@@ -1,12 +1,11 @@
 """One query's way as a drawing: a score for each key, a weight for each score, and the values mixed by the weights."""
 
-from html import escape
-
 import numpy as np
 
 from worked_attention.pages.blocks import Picture
 from worked_attention.pages.contexts import vector
 from worked_attention.pages.language import _
+from worked_attention.pages.svg import picture, text
 from worked_attention.pages.work import Work
 from worked_attention.stages.projections import last_form
 
@@ -44,14 +43,4 @@ def flow(work: Work) -> Picture:
     )
     said = _("Query {query}, {head}, first of all: {told}. Mixed: {context}.").format(query=query, head=head, told=told, context=context)
     caption = _("How query {query} mixes the values, {head}.") if head else _("How query {query} mixes the values.")
-    size = f'viewBox="0 0 {width} {y + 12}" width="{width}"'
-    return Picture(
-        f'<svg {size} role="img" aria-label="{escape(said)}">{"".join(parts)}</svg>',
-        caption.format(query=query, head=head),
-    )
-
-
-def text(x: float, y: float, words: str, anchor: str = "start", bold: bool = False) -> str:
-    """A word of the drawing."""
-    looks = f' text-anchor="{anchor}"' * (anchor != "start") + ' font-weight="bold"' * bold
-    return f'<text x="{x}" y="{y}" font-size="13"{looks}>{escape(words)}</text>'
+    return picture(width, y + 12, said, parts, caption.format(query=query, head=head))

@@ -1,13 +1,13 @@
 """The front page: what was found, every suite with its cases one click away, studies, and what made the numbers."""
 
 from collections import Counter
-from html import escape
 from pathlib import Path
 
 import numpy as np
 
 from worked_attention.pages.blocks import Cell, Fold, Part, Picture, Printed, Section, Table, Words
 from worked_attention.pages.language import _, ngettext
+from worked_attention.pages.svg import picture
 from worked_attention.pages.verdicts import REFERENCES
 from worked_attention.pages.work import STEPS_OF
 
@@ -214,8 +214,7 @@ def thumbnail(weights: np.ndarray, text: str) -> Picture:
         f'<rect x="{j * cell:.1f}" y="{i * cell:.1f}" width="{cell:.1f}" height="{cell:.1f}" class="{STEPS_OF["weights"](float(w), 1.0)}"/>'
         for (i, j), w in np.ndenumerate(weights)
     ]
-    size = f'viewBox="0 0 {keys * cell:.0f} {queries * cell:.0f}" width="{keys * cell:.0f}" height="{queries * cell:.0f}"'
-    return Picture(f'<svg {size} role="img" aria-label="{escape(text)}">{"".join(squares)}</svg>', "")
+    return picture(keys * cell, queries * cell, text, squares, "")
 
 
 def study_table(studies: list[str]) -> Table:

@@ -16,6 +16,7 @@ from worked_attention.pages.language import N_, _
 from worked_attention.pages.weights import MAPS
 from worked_attention.pages.work import Work
 from worked_attention.stages.catalogue import CATALOGUE
+from worked_attention.stages.weights import row_entropy
 
 ON_NUMBERS: dict[str, Callable[..., float]] = {  # a word on float64 arrays [..., n]
     "sum": lambda x: x.sum(),
@@ -23,7 +24,7 @@ ON_NUMBERS: dict[str, Callable[..., float]] = {  # a word on float64 arrays [...
     "largest": lambda x: x.max(),
     "smallest": lambda x: x.min(),
     "variance": lambda x: x.var(),
-    "entropy": lambda p: -(p * np.log(np.where(p > 0, p, 1))).sum(axis=-1).mean(),  # of each row, their mean
+    "entropy": lambda p: row_entropy(p).mean(),  # of each row, their mean
     "length": lambda x: np.sqrt((x * x).sum()),
     "share of others": lambda p: 1 - np.einsum("...ii->...i", p).mean(),
     "largest difference": lambda x, y: np.abs(x - y).max(),

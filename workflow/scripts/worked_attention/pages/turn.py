@@ -1,9 +1,9 @@
 """A rotation as a drawing: a pair of columns as an arrow in the plane, before and after, and the angle between the two."""
 
 import math
-from html import escape
 
 from worked_attention.pages.blocks import Picture
+from worked_attention.pages.svg import picture
 
 MIDDLE, LONGEST, ARC = 50, 42, 17  # of the drawing: its middle, the longer arrow, and how far from the middle the angle is drawn
 Point = tuple[float, float]
@@ -22,8 +22,7 @@ def turn(before: Point, after: Point, angle: float, said: str, caption: str) -> 
         arrow(before, scale, "var(--soft)", 'stroke-dasharray="4 3"'),
         arrow(after, scale, "var(--link)", 'stroke-width="2.5"'),
     ]
-    size = f'viewBox="0 0 {2 * MIDDLE} {2 * MIDDLE}" width="{2 * MIDDLE}" height="{2 * MIDDLE}"'
-    return Picture(f'<svg {size} role="img" aria-label="{escape(said)}">{"".join(parts)}</svg>', caption)
+    return picture(2 * MIDDLE, 2 * MIDDLE, said, parts, caption)
 
 
 def arrow(point: Point, scale: float, colour: str, looks: str) -> str:

@@ -21,7 +21,7 @@ def query_key_value(case: dict, arrays: Arrays) -> Arrays:
     made = arrays | projections.stage(case, arrays)
     found = {word: projections.latest(made, word[0]) for word in ("query", "key", "value") if f"{word[0]}_heads" in made}
     if case["rotary"]:
-        found |= {f"{word}_unrotated": made.get(f"{word[0]}_norm", made[f"{word[0]}_heads"]) for word in ("query", "key")}
+        found |= {f"{word}_unrotated": projections.unrotated(made, word[0]) for word in ("query", "key")}
     return found
 
 

@@ -24,7 +24,6 @@ from worked_attention.referee.units import spelled
 from worked_attention.stages.catalogue import CATALOGUE, STAGES
 from worked_attention.stages.dtypes import HALF, usual_precision
 from worked_attention.stages.masks import fill_value
-from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.projections import latest
 
 OURS = UNIT["float64"]
@@ -459,9 +458,8 @@ def _contract(hows: dict[str, Arithmetic]) -> str:
 
 def _rounded(parameters: Arrays, dtype: str) -> Arrays:
     """The parameters as somebody gets them who computes in `dtype`."""
-    kind = bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
     with np.errstate(over="ignore"):
-        return {name: array if array.dtype == bool else array.astype(kind).astype(np.float64) for name, array in parameters.items()}
+        return {name: array if array.dtype == bool else array.astype(dtype).astype(np.float64) for name, array in parameters.items()}
 
 
 def _stages(case: dict, words: dict[str, str], blame: dict[str, set[str]]) -> dict[str, str]:

@@ -32,6 +32,11 @@ def dropout(weights: np.ndarray, keep: np.ndarray, p: float) -> np.ndarray:
     return rounded(widened(weights) * keep / (1 - p), weights.dtype)
 
 
+def row_entropy(p: np.ndarray) -> np.ndarray:
+    """-sum p ln p [...] of weights p [..., Lk]; 0 ln 0 is 0."""
+    return -(p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)
+
+
 KINDS: dict[str, Callable[[dict, np.ndarray, np.ndarray | None, np.ndarray], np.ndarray]] = {  # from case, scores, sinks and blocked
     "plain": lambda case, scores, sinks, blocked: softmax(scores, sinks),
     "plus_one": lambda case, scores, sinks, blocked: softmax(scores, np.zeros(case["heads"], scores.dtype)),

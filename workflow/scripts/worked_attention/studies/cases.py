@@ -9,11 +9,7 @@ import numpy as np
 from worked_attention.cases.columns import MEASURED, columns, options, references, said, sizes
 from worked_attention.cases.words import harmless
 from worked_attention.referee.units import spelled
-
-
-def row_entropy(p: np.ndarray) -> np.ndarray:
-    """-sum p ln p [...] of weights p [..., Lk]; 0 ln 0 is 0."""
-    return -(p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)
+from worked_attention.stages.weights import row_entropy
 
 
 def row(case: dict, weights: np.ndarray, comparison: dict) -> dict:

@@ -11,7 +11,7 @@ from worked_attention.referee.bounds.contracts import roundoffs
 from worked_attention.referee.bounds.whole import bounds, centres
 from worked_attention.referee.truth.whole import truth
 from worked_attention.stages.dtypes import DTYPES
-from worked_attention.studies.cases import row_entropy
+from worked_attention.stages.weights import row_entropy
 from worked_attention.studies.evaluations import evaluations
 
 Arrays = Callable[[dict, str], np.ndarray]  # (case, "stage/array") -> the array

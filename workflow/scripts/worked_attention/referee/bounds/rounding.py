@@ -22,6 +22,7 @@ import numpy as np
 
 from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE
 from worked_attention.stages.dtypes import DTYPES, Dtype
+from worked_attention.stages.projections import last_form
 from worked_attention.stages.scores import repeat_heads
 
 UNIT = {name: dtype.roundoff for name, dtype in DTYPES.items()}
@@ -144,14 +145,9 @@ def terms(n: int, of: Errors, name: str) -> int:
     return n + 2 * (of.u > of.kept.get(name, of.u))
 
 
-def last_name(arrays: dict, name: str) -> str:
-    """Name of the last form of the queries, keys or values."""
-    return next(f for f in (f"{name}_extended", f"present_{name}", f"{name}_rot", f"{name}_norm", f"{name}_heads") if f in arrays)
-
-
 def latest_error(of: Errors, name: str) -> tuple[np.ndarray | None, np.ndarray]:
     """(E, M) of the last form of queries, keys or values, repeated for the query heads; E is None where it is known exactly."""
-    last = last_name(of.centre, name)
+    last = last_form(of.centre, name)
     error, heads = of.bound.get(last), of.case["heads"]
     error = None if error is None or not error.any() else repeat_heads(error, heads)
     return error, repeat_heads(of.most(last), heads)

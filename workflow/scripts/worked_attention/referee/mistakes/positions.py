@@ -10,7 +10,7 @@ from worked_attention.referee.mistakes.masks import cells, filled
 from worked_attention.referee.mistakes.when import has, has_alibi, has_norm, has_t5, rotated
 from worked_attention.stages import positions
 from worked_attention.stages.positions import alibi_slopes
-from worked_attention.stages.projections import latest, norm
+from worked_attention.stages.projections import latest, norm, unrotated
 from worked_attention.stages.scores import bias
 
 entries = Entries("positions")
@@ -322,7 +322,7 @@ def _turned(case: dict, arrays: Arrays, go: Stage, turn: Callable[[np.ndarray, n
     made = go(case, arrays)
     every = arrays | made
     places = {"q": np.array(case["query_positions"]), "k": np.array(case["key_positions"])}
-    rotated = {f"{name}_rot": turn(every.get(f"{name}_norm", every[f"{name}_heads"]), places[name]) for name in "qk"}
+    rotated = {f"{name}_rot": turn(unrotated(every, name), places[name]) for name in "qk"}
     kept = {"q_heads": rotated["q_rot"], "k_heads": rotated["k_rot"], "v_heads": every["v_heads"]}
     return made | rotated | after("rot", case, arrays, kept, go)
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from worked_attention.referee.bounds.rounding import last_name
 from worked_attention.referee.typical.projections import project
 from worked_attention.referee.typical.rounding import Spread, product
 from worked_attention.stages.contexts import merge_heads
+from worked_attention.stages.projections import last_form
 from worked_attention.stages.scores import repeat_heads
 
 
@@ -17,7 +17,7 @@ def stage(of: Spread) -> None:
     if not case["arrays"]["contexts"]:
         return
     used = "dropped" if "dropped" in a else "weights"
-    last = last_name(a, "v")
+    last = last_form(a, "v")
     v, vv = repeat_heads(a[last], case["heads"]), of.variance.get(last)
     d, c = np.where(np.isnan(a[used]), 0.0, a[used]), a["contexts"]
     found = product(of.stored, d, None if vv is None else repeat_heads(vv, case["heads"]), v, of.u)

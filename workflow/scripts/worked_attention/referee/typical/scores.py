@@ -2,15 +2,16 @@
 
 import numpy as np
 
-from worked_attention.referee.bounds.rounding import PRESCALED, last_name, smallest
+from worked_attention.referee.bounds.rounding import PRESCALED, smallest
 from worked_attention.referee.bounds.scores import added
 from worked_attention.referee.typical.rounding import Spread, finite, product, rounding
+from worked_attention.stages.projections import last_form
 from worked_attention.stages.scores import repeat_heads
 
 
 def latest(of: Spread, name: str) -> tuple[np.ndarray | None, np.ndarray]:
     """(variance, centre) of the last form of queries, keys or values, repeated for the query heads; None where it is known exactly."""
-    last, heads = last_name(of.centre, name), of.case["heads"]
+    last, heads = last_form(of.centre, name), of.case["heads"]
     variance = of.variance.get(last)
     return None if variance is None else repeat_heads(variance, heads), repeat_heads(of.centre[last], heads)
 
