@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from shipped import shipped
 
-from worked_attention.drawing import heatmaps
+from worked_attention.drawing import heatmaps, letters, maps
 from worked_attention.stages.whole import compute
 
 PLAIN = {"softmax": "plain"}
@@ -52,7 +52,7 @@ def written(monkeypatch):
 
 def draw(case, arrays, looks=LOOKS):
     """The figure of a case as SVG and PNG."""
-    figure = heatmaps.case_figure(case, heatmaps.maps(PLAIN, arrays, looks), looks)
+    figure = heatmaps.case_figure(case, maps.maps(PLAIN, arrays, looks), looks)
     svg, png = io.BytesIO(), io.BytesIO()
     heatmaps.write_svg(figure, svg)
     heatmaps.write_png(figure, png, looks["dpi"])
@@ -118,7 +118,7 @@ def test_masked_cells_with_a_weight_show_it(written):
     keep = np.array([[False, False], [True, True]])
     case, arrays = example((1, 2, 2), keep=keep)
     arrays["weights"] = np.array([[[0.5, 0.5], [0.25, 0.75]]])
-    scores, weights = heatmaps.maps(PLAIN, arrays, LOOKS)
+    scores, weights = maps.maps(PLAIN, arrays, LOOKS)
     assert scores.hatched[0, 0, 0].all() and not weights.hatched.any()
     arrays["weights"][0, 0] = np.nan
     draw(case, arrays)
@@ -129,17 +129,17 @@ def test_scales():
     for seed in (1.0, 5.0):
         case, arrays = example((2, 2, 3, 3))
         arrays["scaled"] = arrays["masked"] = arrays["scaled"] * seed
-        scores, weights = heatmaps.maps(PLAIN, arrays, LOOKS)
+        scores, weights = maps.maps(PLAIN, arrays, LOOKS)
         assert (weights.scale.low, weights.scale.high) == (0, 1)
         assert scores.scale.high == -scores.scale.low == np.abs(arrays["scaled"]).max()
     zero = {"scaled": np.zeros((1, 2, 2)), "masked": np.zeros((1, 2, 2))}
-    assert heatmaps.maps(PLAIN, zero, LOOKS)[0].scale.high == 1
+    assert maps.maps(PLAIN, zero, LOOKS)[0].scale.high == 1
 
 
 def test_scores_after_a_bias_are_called_so():
     _, arrays = example((1, 2, 2))
-    assert heatmaps.maps(PLAIN, arrays, LOOKS)[0].name == "scaled scores"
-    (scores, _) = heatmaps.maps(PLAIN, {**arrays, "masked": arrays["scaled"] + 1}, LOOKS)
+    assert maps.maps(PLAIN, arrays, LOOKS)[0].name == "scaled scores"
+    (scores, _) = maps.maps(PLAIN, {**arrays, "masked": arrays["scaled"] + 1}, LOOKS)
     assert scores.name == "scores" and (scores.values == arrays["scaled"] + 1).all()
 
 
@@ -147,7 +147,7 @@ def test_digits_are_dark_on_light_and_light_on_dark():
     case, arrays = example((1, 1, 2))
     arrays["weights"] = np.array([[[0.0, 1.0]]])
     page = heatmaps.Page()
-    m = heatmaps.maps(PLAIN, arrays, LOOKS)[1]
+    m = maps.maps(PLAIN, arrays, LOOKS)[1]
     page.panel(0, 0, m, (0, 0), heatmaps.Grid(["q"], ["k0", "k1"], (0.5, 0.4), 3))
     words = dict(Counter(word.color for word in page.words))
     assert words == {"black": 3, "white": 1}  # 0.000 and two names of keys; 1.000
@@ -195,7 +195,7 @@ def test_any_token_is_a_label(written):
 def test_everything_lies_on_the_page():
     for shape in ((1, 1, 1), (2, 3, 3), (1, 2, 40), (1, 40, 2), (2, 8, 4, 4)):
         case, arrays = example(shape, key_tokens=["a long token"] * shape[-1])
-        figure = heatmaps.case_figure(case, heatmaps.maps(PLAIN, arrays, LOOKS), LOOKS)
+        figure = heatmaps.case_figure(case, maps.maps(PLAIN, arrays, LOOKS), LOOKS)
         heatmaps.write_png(figure, io.BytesIO(), 72)
         width, height = figure.get_size_inches() * 72
         for artist in figure.axes[0].patches + figure.axes[0].images + list(figure.axes[0].collections):
@@ -222,7 +222,7 @@ def test_overview(written):
     cases = []
     for n in range(26):
         case, arrays = example((2, 9, 3, 3) if n == 0 else (1, 2, 13), name=f"case_{n}")
-        cases.append((case, heatmaps.maps(PLAIN, arrays, LOOKS)[1]))
+        cases.append((case, maps.maps(PLAIN, arrays, LOOKS)[1]))
     figures = [heatmaps.overview_figure({"name": "suite", "description": "Many cases."}, cases) for _ in range(2)]
     files = [io.BytesIO(), io.BytesIO()]
     for figure, file in zip(figures, files, strict=True):
@@ -237,21 +237,21 @@ def test_overview(written):
 def test_a_wrong_printed_number_is_struck_below_the_right_one(written):
     case, arrays = example((1, 2, 2))
     right = heatmaps.rounded(arrays["weights"][0, 0, 1].item(), 2)
-    heatmaps.case_figure(case, heatmaps.maps(PLAIN, arrays, LOOKS, {"weights": {(0, 0, 0, 0): "9.99"}}), LOOKS)
+    heatmaps.case_figure(case, maps.maps(PLAIN, arrays, LOOKS, {"weights": {(0, 0, 0, 0): "9.99"}}), LOOKS)
     assert written.count("9.99") == 1 and right not in written and "Struck is what the source prints" in " ".join(written)
     written.clear()
-    heatmaps.case_figure(case, heatmaps.maps(PLAIN, arrays, LOOKS, {"weights": {}}), LOOKS)
+    heatmaps.case_figure(case, maps.maps(PLAIN, arrays, LOOKS, {"weights": {}}), LOOKS)
     assert "9.99" not in written and "Struck" not in " ".join(written)
 
 
 @pytest.fixture
 def no_other_fonts(monkeypatch):
     """A machine that has no fonts but ours."""
-    for cached in (heatmaps.font_of, heatmaps._outline):
+    for cached in (letters.font_of, letters.outline):
         cached.cache_clear()
-    monkeypatch.setattr(heatmaps, "_system_fonts", lambda: [])
+    monkeypatch.setattr(letters, "_system_fonts", lambda: [])
     yield
-    for cached in (heatmaps.font_of, heatmaps._outline):
+    for cached in (letters.font_of, letters.outline):
         cached.cache_clear()
 
 
@@ -267,12 +267,12 @@ def test_letters_that_no_font_has_are_told(no_other_fonts, written, capsys):
 
 
 def test_a_missing_letter_is_taken_from_another_font():
-    found = heatmaps.font_of("我", heatmaps.REGULAR)
+    found = letters.font_of("我", letters.REGULAR)
     if found is None:
         pytest.skip("no font of this machine has Chinese letters")
-    points, _ = heatmaps._outline("a我b", heatmaps.REGULAR)
-    alone = [heatmaps._outline(letter, heatmaps.REGULAR)[0] for letter in "a我b"]
-    assert found is not heatmaps.REGULAR and len(points) == sum(map(len, alone))
+    points, _ = letters.outline("a我b", letters.REGULAR)
+    alone = [letters.outline(letter, letters.REGULAR)[0] for letter in "a我b"]
+    assert found is not letters.REGULAR and len(points) == sum(map(len, alone))
     assert points[:, 0].max() > 2 * alone[0][:, 0].max()
 
 
@@ -283,7 +283,7 @@ def test_other_stages_are_drawn_if_they_are_named(written):
     """In the order of the formulas, whatever the order in the config; what a source prints wrongly is struck there, too."""
     case = shipped("handworked")["cases"]["two_heads"]
     arrays, looks = compute(case), {**LOOKS, "digits": 4, "stages": ALL}
-    drawn = heatmaps.chosen(case, arrays, looks, {"output": {(0, 0, 0, 1): "9.99"}})
+    drawn = maps.chosen(case, arrays, looks, {"output": {(0, 0, 0, 1): "9.99"}})
     assert [m.name for m in drawn] == ["q_heads", "k_heads", "v_heads", "scaled scores", "weights", "contexts", "output"]
     heatmaps.case_figure(case, drawn, looks)
     for name in ("q_heads", "contexts", "output", "weights"):
@@ -291,18 +291,18 @@ def test_other_stages_are_drawn_if_they_are_named(written):
             assert heatmaps.rounded(value, 4).replace("-", "−") in written
     assert written.count("9.99") == 1 and written.count("all heads") == 1 and "column" in written and "x3" in written
     written.clear()
-    heatmaps.case_figure(case, heatmaps.chosen(case, arrays, {**looks, "stages": ["contexts"]}), looks)
+    heatmaps.case_figure(case, maps.chosen(case, arrays, {**looks, "stages": ["contexts"]}), looks)
     assert "contexts" in written and "q_heads" not in written and "weights" not in written
 
 
 def test_keys_and_values_of_a_cache_have_the_names_of_new_keys():
     case = next(case for case in shipped("cache")["cases"].values() if case["dims"]["Lp"] and case["dims"].get("B"))
-    q, k, v, *_ = heatmaps.chosen(case, compute(case), {**LOOKS, "stages": ["projections"]})
+    q, k, v, *_ = maps.chosen(case, compute(case), {**LOOKS, "stages": ["projections"]})
     assert len(q.rows) == q.values.shape[2] and k.rows == v.rows == case["key_tokens"][case["dims"]["Lp"] :][: k.values.shape[2]]
     assert len(k.rows) == k.values.shape[2] and q.values.shape[:2] == (case["dims"]["B"], case["heads"])
 
 
 def test_without_a_softmax_weights_have_a_scale_around_0():
     case = shipped("softmax")["cases"]["none_masked"]
-    m = heatmaps.maps(case, compute(case), LOOKS)[1]
+    m = maps.maps(case, compute(case), LOOKS)[1]
     assert m.scale.low == -m.scale.high == -max(abs(compute(case)["weights"]).max(), 0) and m.scale.colours == LOOKS["scores"]

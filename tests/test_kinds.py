@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from worked_attention.cases.options import schema
-from worked_attention.drawing import heatmaps
+from worked_attention.drawing import maps
 from worked_attention.pages import backward as page_backward
 from worked_attention.pages import projections as page_projections
 from worked_attention.pages import scores as page_scores
@@ -51,7 +51,7 @@ TABLES: dict[str, dict[str, dict]] = {
         "pages.backward": page_backward.BY_SCORES,
         "pages.weights (name)": page_weights.NAMES,
         "pages.weights (cost)": page_weights.COSTS,
-        "drawing.heatmaps": heatmaps.WEIGHTS,
+        "drawing.maps": maps.WEIGHTS,
     },
     "mask.empty_row": {
         "pages.weights": page_weights.EMPTY,

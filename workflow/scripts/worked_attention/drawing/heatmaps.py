@@ -1,47 +1,37 @@
 """Heatmaps of one case, and of a suite at a glance: NumPy in, matplotlib Figure out.
 
-Rows are queries, columns are keys with their names on top. Weights have one scale, 0 to 1, in every figure; scores have one scale per
-case, symmetric around 0. Masked cells are hatched and hold no digits. Everything is placed by hand, in inches from the top left corner
-of the page: matplotlib's own layout would take several times as long as all the rest. In PNG files words are outlines; in SVG files they
-stay text, which can be searched, copied and read aloud, and for which a browser finds a font that has its letters.
+Rows are queries, columns are keys with their names on top. Masked cells are hatched and hold no digits. Everything is placed by
+hand, in inches from the top left corner of the page: matplotlib's own layout would take several times as long as all the rest. In PNG
+files words are outlines; in SVG files they stay text, which can be searched, copied and read aloud, and for which a browser finds a font
+that has its letters.
 """
 
 import math
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
-from functools import lru_cache
 from html import escape
 from io import BytesIO
-from itertools import groupby
-from pathlib import Path
 from typing import BinaryIO
 
-import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findSystemFonts
-from matplotlib.ft2font import FT2Font
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
-from matplotlib.textpath import text_to_path
 from PIL import Image
 
-from worked_attention.drawing.style import FAMILIES, GREY, INK, MASKED
+from worked_attention.drawing import letters
+from worked_attention.drawing.letters import BOLD, REGULAR
+from worked_attention.drawing.maps import SEQUENCES, Map, Scale
+from worked_attention.drawing.style import FAMILIES, GREY, INK
 
 warnings.filterwarnings("ignore", r"Glyph \d+ ")  # of letters that no font has; a figure says so itself, once
-matplotlib.rcdefaults()  # the same figures whatever a user's own matplotlibrc says
-matplotlib.rcParams.update({"svg.hashsalt": "attention", "svg.fonttype": "none", "hatch.linewidth": 0.5})
-FONTS = Path(matplotlib.get_data_path(), "fonts", "ttf")  # named by file, so that no other DejaVu of the machine is taken
-REGULAR, BOLD = (FontProperties(fname=FONTS / file) for file in ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf"))
-
-HEADS, SEQUENCES, TOKENS, CASES = 8, 2, 128, 24  # more of them are not drawn, and the figure says so
+CASES = 24  # more of them are not drawn, and the figure says so
 TOKENS_WITH_DIGITS, PAGE_WITH_DIGITS = 12, 24  # cells hold digits up to so many tokens and inches of panels side by side
 PANEL, SMALL, NAMES = 2.6, 1.2, 1.8  # inches: longer side of a panel without digits, of one in the overview, and the names beside it
 MARGIN, GAP, LINE = 0.2, 0.3, 0.19  # inches: page edge, space between panels, height of a line of text
@@ -57,134 +47,6 @@ def rounded(value: float, digits: int) -> str:
         return f"{value:.1e}".replace("e+", "e")
     text = format(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP), "f")
     return text if any(digit in text for digit in "123456789") else text.lstrip("-")
-
-
-Index = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Scale:
-    """From values to colours: `low` and `high` are the ends of the colour map."""
-
-    colours: str
-    low: float
-    high: float
-
-    def rgba(self, values: np.ndarray, blank: np.ndarray) -> np.ndarray:
-        """Colours [..., 4] of `values` [...]; cells that are `blank`, NaN or infinite are grey."""
-        with np.errstate(invalid="ignore"):
-            colours = matplotlib.colormaps[self.colours]((values - self.low) / (self.high - self.low))
-        colours[blank | ~np.isfinite(values)] = matplotlib.colors.to_rgba(MASKED)
-        return colours
-
-
-@dataclass(frozen=True)
-class Map:
-    """One kind of heatmap of a case: `values` and where they are `hatched`, [B, H, rows, columns], and what is `printed` wrongly there.
-
-    rows, columns: their names, of the queries and keys where they are None. sides: what rows and columns are. panel: what each is one of.
-    """
-
-    name: str
-    formula: str
-    values: np.ndarray
-    hatched: np.ndarray
-    scale: Scale
-    printed: dict[Index, str] = field(default_factory=dict)
-    rows: list[str] | None = None
-    columns: list[str] | None = None
-    sides: tuple[str, str] = ("query i", "key j")
-    panel: str = "head {}"
-
-    def first(self, sequences: int) -> "Map":
-        """As much of it as is drawn."""
-        some = slice(sequences), slice(HEADS), slice(TOKENS), slice(TOKENS)
-        return replace(self, values=self.values[some], hatched=self.hatched[some])
-
-
-def maps(case: dict, arrays: dict[str, np.ndarray], looks: dict, misprints: dict[str, dict[Index, str]] | None = None) -> list[Map]:
-    """The scores and the weights of a case, as far as it has them.
-
-    case: resolved. arrays: of `qk`, `scaled`, `masked`, `keep` (boolean, True = attend) and `weights`, each [..., H, Lq, Lk], any float
-    dtype.
-    looks: {weights, scores}, names of colour maps. Masked is where `keep` is False or `masked` is -inf. misprints:
-    what sources print wrongly, by array and index [B, H, Lq, Lk].
-    """
-    wrong = {"scaled": {}, "weights": {}, **(misprints or {})}
-    arrays = {name: a.astype(bool if name == "keep" else float).reshape(-1, *a.shape[-3:]) for name, a in arrays.items()}
-    shape = next((a.shape for name, a in arrays.items() if name in ("scaled", "weights")), None)
-    if shape is None:
-        return []
-    masked = ~np.broadcast_to(arrays.get("keep", True), shape) | np.isneginf(arrays.get("masked", 0.0))
-    found = []
-    if "scaled" in arrays:
-        scores, name, printed = arrays["scaled"], "scaled scores", wrong["scaled"]
-        formula = "scale × query · key" if "qk" in arrays else "as given"
-        entering = arrays.get("masked", scores)
-        if not np.array_equal(entering[~masked], scores[~masked], equal_nan=True):
-            scores, name, formula, printed = entering, "scores", "scaled, then softcap and bias", {}
-        seen = np.abs(scores[~masked & np.isfinite(scores)])
-        largest = seen.max(initial=0) or 1.0
-        found.append(Map(name, formula, scores, masked, Scale(looks["scores"], -largest, largest), printed))
-    if "weights" in arrays:
-        weights = arrays["weights"]  # a convention for rows without any key may give masked cells weight: then it is shown
-        formula, bounded = WEIGHTS[case["softmax"]]
-        largest = np.abs(weights[np.isfinite(weights)]).max(initial=0) or 1.0
-        scale = Scale(looks["weights"], 0.0, 1.0) if bounded else Scale(looks["scores"], -largest, largest)
-        found.append(Map("weights", formula, weights, masked & (weights == 0), scale, wrong["weights"]))
-    return found
-
-
-TABLES = {  # by stage, what else can be drawn: arrays, what they are, whose rows they have, what one panel is
-    "projections": (
-        ("q_heads", "queries of each head", "tokens", "head {}"),
-        ("k_heads", "keys of each head", "new keys", "head {}"),
-        ("v_heads", "values of each head", "new keys", "head {}"),
-    ),
-    "scores": (),
-    "weights": (),
-    "contexts": (("contexts", "weights × values", "tokens", "head {}"),),
-    "outputs": (("output", "the heads side by side, through the output weight", "tokens", "all heads"),),
-}
-
-
-def chosen(case: dict, arrays: dict[str, np.ndarray], looks: dict, misprints: dict[str, dict[Index, str]] | None = None) -> list[Map]:
-    """Everything that `looks["stages"]` names, as far as the case has it, in the order of the stages.
-
-    case, arrays, looks, misprints: as for `maps`, with the arrays of these stages.
-    """
-    both = {"scores": [], "weights": []}
-    for m in maps(case, arrays, looks, misprints):
-        both["weights" if m.name == "weights" else "scores"].append(m)
-    found = []
-    for stage, tables in TABLES.items():
-        if stage in looks["stages"]:
-            made = [table(case, arrays, looks, misprints or {}, *entry) for entry in tables if entry[0] in arrays]
-            found += both.get(stage, made)
-    return found
-
-
-def table(case: dict, arrays: dict, looks: dict, misprints: dict, name: str, formula: str, whose: str, panel: str) -> Map:
-    """An array of tokens by columns, one panel for each head or one for all, on a scale of its own around 0."""
-    array = arrays[name].astype(float)
-    lead = (-1, 1) if panel == "all heads" else (-1, array.shape[-3])
-    values = array.reshape(*lead, *array.shape[-2:])
-    past = case["dims"]["Lp"]
-    names = {"tokens": case["tokens"], "new keys": case["key_tokens"][past:]}[whose]
-    largest = np.abs(values[np.isfinite(values)]).max(initial=0) or 1.0
-    columns = [str(n) for n in range(values.shape[-1])]
-    side = "query i" if whose == "tokens" else "key j"
-    scale = Scale(looks["scores"], -largest, largest)
-    none = np.zeros(values.shape, bool)
-    return Map(name, formula, values, none, scale, misprints.get(name, {}), names, columns, (side, "column"), panel)
-
-
-WEIGHTS = {  # by kind of softmax: what the weights are, and whether they are between 0 and 1
-    "plain": ("softmax of each row", True),
-    "plus_one": ("softmax of each row, with 1 more in the denominator", True),
-    "hardmax": ("1 for the first largest score of each row", True),
-    "none": ("the scores themselves, for there is no softmax", False),
-}
 
 
 @dataclass(frozen=True)
@@ -207,69 +69,17 @@ class Grid:
     @property
     def left(self) -> float:
         """Room for the names of the queries."""
-        return _width(self.queries) + 0.12
+        return letters.width(self.queries) + 0.12
 
     @property
     def upright(self) -> bool:
         """Whether the names of the keys are too wide for their columns."""
-        return _width(self.keys) + 0.06 > self.cell[0]
+        return letters.width(self.keys) + 0.06 > self.cell[0]
 
     @property
     def above(self) -> float:
         """Room for the names of the keys."""
-        return (_width(self.keys) if self.upright else 0.08) + 0.11
-
-
-@lru_cache(4096)
-def _outline(text: str, font: FontProperties) -> tuple[np.ndarray, np.ndarray]:
-    """Points [n, 2] and codes [n] of the text's outline at a size of one point, in inches, once for all figures.
-
-    Letters that `font` lacks are taken from a font of the system that has them; if none has, they are the boxes of `font`.
-    """
-    points, codes, start = [np.empty((0, 2))], [np.empty(0)], 0.0
-    for found, letters in groupby(text, lambda letter: font_of(letter, font)):
-        run, used = "".join(letters), found or font
-        outline, kinds = text_to_path.get_text_path(used, run, ismath=False)
-        points.append(np.reshape(outline, (-1, 2)) + [start, 0])
-        codes.append(kinds)
-        start += (
-            text_to_path.get_text_width_height_descent(run, used, ismath=False)[0] * text_to_path.FONT_SCALE / used.get_size_in_points()
-        )
-    return np.concatenate(points) / (72 * text_to_path.FONT_SCALE), np.concatenate(codes).astype(np.uint8)
-
-
-@lru_cache(4096)
-def font_of(letter: str, font: FontProperties) -> FontProperties | None:
-    """`font` if it has the letter, else the first of the system's fonts that does; None if there is none."""
-    if ord(letter) in _letters(font.get_file()):
-        return font
-    return next((FontProperties(fname=path) for path in _system_fonts() if ord(letter) in _letters(path)), None)
-
-
-@lru_cache
-def _system_fonts() -> list[str]:
-    """Fonts of the system in a fixed order, those for Chinese, Japanese and Korean first; looked for only where a letter is missing."""
-    return sorted(findSystemFonts(), key=lambda path: ("CJK" not in path, "Regular" not in path, path))
-
-
-@lru_cache
-def _letters(path: str) -> frozenset[int]:
-    """The letters that a font can draw as outlines; none if it holds pictures only."""
-    try:
-        font = FT2Font(path)
-    except RuntimeError:  # a file that FreeType cannot read
-        return frozenset()
-    return frozenset(font.get_charmap()) if font.scalable else frozenset()
-
-
-def undrawn(words: Iterable[str]) -> str:
-    """The letters of `words` that no font of this machine has, each once."""
-    return "".join(dict.fromkeys(letter for text in words for letter in text if font_of(letter, REGULAR) is None))
-
-
-def _width(lines: list[str], size: float = 8, font: FontProperties = REGULAR) -> float:
-    """Width of the widest line in inches."""
-    return size * max(_outline(line, font)[0][:, 0].max(initial=0) for line in lines)
+        return (letters.width(self.keys) if self.upright else 0.08) + 0.11
 
 
 def _visible(text: str) -> str:
@@ -290,7 +100,7 @@ def _grid(case: dict, shown: list[Map], digits: int) -> Grid:
     names = _names(rows[:queries]), _names(columns[:keys])
     if max(queries, keys) <= TOKENS_WITH_DIGITS:
         longest = max((rounded(value, digits) for m in shown for value in m.values[~m.hatched].tolist() or [0.0]), key=len)
-        width = max(0.46, _width([longest]) + 0.15)
+        width = max(0.46, letters.width([longest]) + 0.15)
         if heads * keys * width <= PAGE_WITH_DIGITS:
             return Grid(*names, (width, 0.4), digits)
     return Grid(*names, (min(0.3, PANEL / keys), min(0.3, PANEL / queries)))
@@ -383,7 +193,7 @@ class Page:
                 middle, centre = x + (j + 0.5) * width, y + (i + 0.5) * height
                 self.text(middle, centre - (0.08 if printed else 0), text, color=ink)
                 if printed:
-                    half = _width([printed], 7) / 2 + 0.02
+                    half = letters.width([printed], 7) / 2 + 0.02
                     self.text(middle, centre + 0.1, printed, 7, color=ink)
                     self.axes.plot((middle - half, middle + half), (centre + 0.1, centre + 0.1), color=ink, linewidth=0.8, zorder=4)
         for j in _some(grid.keys, width):
@@ -425,8 +235,8 @@ class Page:
 def _placed(word: Word) -> tuple[np.ndarray, np.ndarray]:
     """Points [n, 2] and codes [n] of the outline of a word on its page, in inches."""
     font = BOLD if word.bold else REGULAR
-    points, codes = _outline(word.text, font)
-    right, up = (points * word.size - [word.anchor * _width([word.text], word.size, font), MIDDLE * word.size]).T
+    points, codes = letters.outline(word.text, font)
+    right, up = (points * word.size - [word.anchor * letters.width([word.text], word.size, font), MIDDLE * word.size]).T
     right, up = (-up, right) if word.upright else (right, up)
     return np.stack([word.x + right, word.y - up], axis=-1), codes
 
@@ -456,7 +266,7 @@ def case_figure(case: dict, whole: list[Map], looks: dict) -> Figure:
     grids = [_grid(case, [m] if m.rows else scored, looks["digits"]) for m in shown]
     left = MARGIN + LINE + max(grid.left for grid in grids)
     bar = left + max(m.values.shape[1] * (grid.width + GAP) for m, grid in zip(shown, grids, strict=True)) - GAP + 0.15
-    width = max(4.8, bar + 0.25 + _width([rounded(m.scale.low, looks["digits"]) for m in shown]) + MARGIN)
+    width = max(4.8, bar + 0.25 + letters.width([rounded(m.scale.low, looks["digits"]) for m in shown]) + MARGIN)
     y = _heading(page, case, " and ".join(filter(None, [", ".join(m.name for m in shown[:-1]), shown[-1].name])), width)
     for sequence in range(shown[0].values.shape[0]):
         if case["dims"].get("B"):
@@ -464,7 +274,7 @@ def case_figure(case: dict, whole: list[Map], looks: dict) -> Figure:
             y += 1.5 * LINE
         for m, grid in zip(shown, grids, strict=True):
             page.text(left, y + LINE, m.name, 9, 0, BOLD)
-            page.text(left + _width([m.name], 9, BOLD) + 0.12, y + LINE, m.formula, 8, 0, color=GREY)
+            page.text(left + letters.width([m.name], 9, BOLD) + 0.12, y + LINE, m.formula, 8, 0, color=GREY)
             y += 3.5 * LINE + grid.above
             for head in range(m.values.shape[1]):
                 x = left + head * (grid.width + GAP)
@@ -502,11 +312,11 @@ def _notes(whole: list[Map], shown: list[Map]) -> list[str]:
 
 def _boxes_note(page: Page) -> list[str]:
     """A warning, also for the log, if the page has letters that no font of this machine has."""
-    letters = undrawn(word.text for word in page.words)
-    if not letters:
+    lacking = letters.undrawn(word.text for word in page.words)
+    if not lacking:
         return []
-    codes = ", ".join(f"U+{ord(letter):04X}" for letter in letters[:8])
-    note = f"No font of this machine has {codes}{' ...' if len(letters) > 8 else ''}: boxes in the PNG, letters in the SVG."
+    codes = ", ".join(f"U+{ord(letter):04X}" for letter in lacking[:8])
+    note = f"No font of this machine has {codes}{' ...' if len(lacking) > 8 else ''}: boxes in the PNG, letters in the SVG."
     print(f"{page.figure.get_label()}: {note}", file=sys.stderr)
     return [note]
 
