@@ -11,7 +11,7 @@ from strategies import resolved
 from worked_attention.cases.columns import libraries
 from worked_attention.conformance.matrix import LOOKS, picture, verdicts
 from worked_attention.files.summary import summarise, table
-from worked_attention.referee.compare import VERDICTS, Gate, compare_arrays, compare_case, gates_of, own_gates, verdict_on
+from worked_attention.referee.compare import VERDICTS, Gate, against_exact, compare_arrays, compare_case, gates_of, own_gates, verdict_on
 from worked_attention.referee.evidence import PART, SPOILED, _first, coarsest, largest_of, source_of, tells, weigh
 from worked_attention.stages import parameters
 from worked_attention.stages.dtypes import overflow, usual_precision
@@ -165,6 +165,14 @@ def test_undecided_in_the_tables():
         "torch.mha": {"bfloat16": {"verdict": "unsupported"}},
     }
     assert "torch.manual in bfloat16: undecided" in picture(verdicts({"s": {"c": cell}}, {}, libraries()))
+
+
+def test_what_is_not_certified_accuses_nobody_and_acquits_nobody():
+    ours, exact, unknown = np.array([1.0, 2.0]), np.array([1.0, 7.0]), np.array([0.0, np.inf])
+    found = against_exact(ours, exact, unknown, Gate(1e-12))
+    assert (found["verdict"], found["reason"], found["max_abs"]) == ("undecided", "is not certified", 0.0)
+    assert against_exact(ours + [1e-3, 0], exact, unknown, Gate(1e-12))["verdict"] == "fail"
+    assert against_exact(ours, ours, np.zeros(2), Gate(1e-12))["verdict"] == "pass"
 
 
 def test_the_element_that_decides():

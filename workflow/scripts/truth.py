@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,24 +18,14 @@ from worked_attention.files.artifacts import (
     write_json,
 )
 from worked_attention.referee.bounds.rounding import Boundless
-from worked_attention.referee.compare import Gate, compare_arrays, own_gates, together, verdict_on
+from worked_attention.referee.compare import against_exact, own_gates, together, verdict_on
 from worked_attention.referee.truth.balls import Settled
 from worked_attention.referee.truth.whole import truth
 from worked_attention.stages.rows import COMPARED, along, looked_at
 
 
-def check(ours: np.ndarray, found: Settled, gate: Gate) -> dict:
-    """Our array against the exact numbers; what is not certified accuses nobody, and acquits nobody."""
-    exact, radius = found
-    known = np.isfinite(radius)
-    if not known.all():
-        exact, radius = np.where(known, exact, ours), np.where(known, radius, 0.0)
-    result = compare_arrays(exact, ours, replace(gate, bound=gate.bound + radius))
-    return result | ({"verdict": "undecided", "reason": "is not certified"} if result["verdict"] == "pass" and not known.all() else {})
-
-
 def checks(case: dict, certified: dict[str, Settled]) -> Iterator[tuple[str, dict]]:
-    """(name, `check`) of the arrays of a case, of large ones some rows at a time."""
+    """(name, `against_exact`) of the arrays of a case, of large ones some rows at a time."""
     for places, part, ours in read_parts(stage_folders(snakemake.input), case):
         progress(f"{case['suite']}/{case['name']}: held against the exact numbers, from query {places[0]:,}")
         allowed = own_gates(part, ours)
@@ -46,7 +35,7 @@ def checks(case: dict, certified: dict[str, Settled]) -> Iterator[tuple[str, dic
                 found = found[(..., places, *[slice(None)] * (-axis - 1))]
             elif axis is None and places[0]:
                 continue  # what has no queries is looked at once
-            yield name, check(ours[name], found, allowed[name])
+            yield name, against_exact(ours[name], *found, allowed[name])
 
 
 def judged(case: dict, put: Callable) -> dict:

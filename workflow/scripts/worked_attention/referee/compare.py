@@ -1,7 +1,7 @@
 """Two results held against each other."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -101,6 +101,15 @@ def compare_arrays(ours: np.ndarray, theirs: np.ndarray, gate: Gate) -> dict:
     if found.word == "undecided":
         result["reason"] = f"may differ by {found.limit:.2g}, and its largest element is {found.size:.2g}"
     return result
+
+
+def against_exact(ours: np.ndarray, exact: np.ndarray, radius: np.ndarray, gate: Gate) -> dict:
+    """Our array against the exact numbers; what is not certified, where the radius is infinite, accuses nobody, and acquits nobody."""
+    known = np.isfinite(radius)
+    if not known.all():
+        exact, radius = np.where(known, exact, ours), np.where(known, radius, 0.0)
+    result = compare_arrays(exact, ours, replace(gate, bound=gate.bound + radius))
+    return result | ({"verdict": "undecided", "reason": "is not certified"} if result["verdict"] == "pass" and not known.all() else {})
 
 
 def together(parts: list[dict]) -> dict:
