@@ -8,13 +8,13 @@ from pathlib import Path
 
 from conftest import run, with_suites
 
-from worked_attention.cases.columns import libraries
+from worked_attention.cases.columns import libraries, references
 from worked_attention.conformance.matrix import CONTRACTS, SHORT, patterns, picture, table, verdicts
 from worked_attention.drawing.style import FAMILIES
 from worked_attention.referee.bounds.contracts import halves
 from worked_attention.stages.dtypes import DTYPES
 
-NAMES = ("torch.mha", "torch.sdpa", "torch.flash", "torch.flex", "torch.manual", "onnx.reference", "onnxruntime.cpu", "jax.nn")
+NAMES = references()[1:]
 
 
 def cells(**special: dict) -> dict:

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 from conftest import contents, run
 
+from worked_attention.cases.columns import references
 from worked_attention.files.artifacts import Kept, read_array, read_cases, write_array
 from worked_attention.files.summary import failure_lines, table
 from worked_attention.files.whole import lacking
+from worked_attention.references.registry import ON_REQUEST
 
 CASES = {
     "handworked": ["two_heads", "one_head", "without_bias", "without_output_projection", "permuted_tokens", "batched"],
@@ -25,11 +27,8 @@ CASES = {
 }
 VERDICTS = ["passed", "failed", "undecided", "convention", "unsupported"]
 STAGES = ["parameters", "projections", "scores", "weights", "contexts", "outputs"]
-TORCH = ["torch.mha", "torch.sdpa", "torch.flash", "torch.manual"]  # the usual ones
-REFERENCES = {
-    "handworked": ["truth", *TORCH, "onnx.reference", "onnxruntime.cpu", "jax.nn"],
-    "tutorial": ["truth", *TORCH, "onnx.reference", "onnxruntime.cpu", "jax.nn"],
-}
+USUAL = [name for name in references() if name not in ON_REQUEST]
+TORCH = [name for name in USUAL if name.startswith("torch.")]
 LOADED = re.compile(r"""<(script|link|img|iframe|source|object)\b[^>]*\b(src|href|data)\s*=\s*["']?\s*(https?:)?//""", re.IGNORECASE)
 
 
@@ -71,7 +70,7 @@ def test_summary(summary: dict) -> None:
         assert set(entry) == {"cases", "claims", "references"}
         assert entry["cases"] == len(cases)
         assert set(entry["claims"]) == {"checked", "errata"}
-        assert list(entry["references"]) == REFERENCES[suite]
+        assert list(entry["references"]) == USUAL
         assert all(sum(counts.values()) == len(cases) for counts in entry["references"].values())
     for reference, counts in summary["suites"]["handworked"]["references"].items():
         assert counts == {"pass": 6} or counts == {"not installed": 6} and reference not in ("truth", *TORCH)
@@ -109,7 +108,7 @@ def test_errata(summary: dict) -> None:
 @pytest.mark.parametrize(("suite", "case"), [(suite, case) for suite, cases in CASES.items() for case in cases])
 def test_comparison(built: Path, suite: str, case: str) -> None:
     compared = comparison(built, suite, case)
-    assert list(compared["references"]) == REFERENCES[suite]
+    assert list(compared["references"]) == USUAL
     assert compared["first_divergence"] is None
     for reference in compared["references"].values():
         assert reference["verdict"] in ("pass", "unsupported", "not installed")
