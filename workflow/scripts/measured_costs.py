@@ -5,13 +5,13 @@ from pathlib import Path
 
 from worked_attention.cases.fitting import fitting
 from worked_attention.files.artifacts import logged, read_case, read_suite
-from worked_attention.stages import contexts, outputs, projections, scores, weights
+from worked_attention.stages.whole import STAGE
 from worked_attention.studies import figures
 from worked_attention.studies.files import write_study
 from worked_attention.studies.tables import costs
 
 RUNS = 15
-STAGES = {"projections": projections, "scores": scores, "weights": weights, "contexts": contexts, "outputs": outputs}
+STAGES = {name: stage for name, stage in STAGE.items() if name != "backward"}
 COLUMNS = {
     "case": "name",
     "L": "queries",
@@ -29,7 +29,7 @@ def measure(case: dict, parameters: dict) -> dict[str, float]:
         arrays = dict(parameters)
         for name, stage in STAGES.items():
             start = time.perf_counter()
-            arrays |= stage.stage(case, arrays)
+            arrays |= stage(case, arrays)
             fastest[name] = min(fastest[name], time.perf_counter() - start)
     return {f"{name}_seconds": seconds for name, seconds in fastest.items()}
 
