@@ -116,6 +116,27 @@ def test_the_evaluator_shows_capped_scores_as_mode_0():
     assert np.array_equal(found["scaled"], found["capped"])
 
 
+BLOCKED_NAN = {  # the second key is zeros, so that its norm is 0/0, and no query sees it
+    "sizes": {"Lq": 1, "Lk": 2, "d_k": 2},
+    "qk_norm": {"kind": "l2", "eps": 0, "zero_vector": "nan"},
+    "parameters": {"q_heads": [[[3.0, 4.0]]], "k_heads": [[[0.6, 0.8], [0.0, 0.0]]], "v_heads": [[[5.0, 7.0], [1.0, 2.0]]]},
+}
+
+
+def test_the_evaluator_keeps_a_blocked_nan_and_so_such_a_case_is_refused():
+    """What is behind a mask is not seen: the only other key has all the weight. The evaluator adds -inf to a NaN, which stays one; when
+    this fails, onnx_reference need not refuse it any longer."""
+    module = adapter("onnx_reference")
+    for mask in ({"key_keep": [True, False]}, {"keep": [[True, False]]}, {"window": {"right": 0}}):
+        case = resolved(BLOCKED_NAN | {"mask": mask})
+        ours = compute(case)
+        assert ours["contexts"].tolist() == [[[5.0, 7.0]]]
+        assert "a NaN that is blocked" in (module.supports(case) or ""), mask
+        theirs = module.run(case, {name: ours[name] for name in case["arrays"]["parameters"]})
+        assert np.isnan(theirs["contexts"]).all(), mask
+    assert module.supports(resolved(BLOCKED_NAN)) is None  # nothing is blocked, and NaN is right
+
+
 @pytest.mark.parametrize("name", OPTIONAL)
 def test_each_verdict_over_the_suites(name):
     """Half precisions and masks of the shipped suites: nothing fails."""
