@@ -95,6 +95,33 @@ def test_minus_infinity_in_place_of_a_finite_number_is_told_as_that_first(key: s
     assert names(judged(key, sent)) == ["fill_minus_infinity"]
 
 
+@pytest.mark.parametrize(
+    "key",
+    ["masks/fill_finfo_min", "masks/fill_finfo_min_float32", "masks/fill_finfo_min_bfloat16", "field_cases/r24_empty_row_finite_fill"],
+)
+@pytest.mark.parametrize("last", ["weights", "contexts", "output"])
+def test_minus_infinity_and_then_nan_is_told_as_that_first(key: str, last: str):
+    """Rows that are blocked altogether, filled with -inf in place of a finite number, are NaN after e / sum(e); so they are if exponentials
+    are not shifted, which is told after it."""
+    masked = np.where(right(key)["keep"], right(key)["masked"].astype(np.float64), -np.inf)
+    with np.errstate(invalid="ignore"):
+        e = np.exp(masked - masked.max(axis=-1, keepdims=True))
+    weights = (e / e.sum(axis=-1, keepdims=True)).astype(right(key)["weights"].dtype)
+    sent = after(key, "weights", {"weights": weights})
+    assert np.isnan(weights.astype(np.float64)).any() and np.isfinite(right(key)["output"].astype(np.float64)).all()
+    found = judged(key, {last: sent[last]})
+    assert names(found) == ["fill_minus_infinity", "empty_row_nan"], found["diagnosis"]
+    assert found["diagnosis"]["sentence"].startswith("what you sent equals: blocked scores filled with -inf ")
+
+
+def test_nan_beside_scores_that_were_sent_right_is_no_other_fill():
+    key = "masks/fill_finfo_min"
+    empty = ~right(key)["keep"].any(axis=-1, keepdims=True)
+    sent = after(key, "weights", {"weights": np.where(empty, np.nan, right(key)["weights"])})
+    found = judged(key, {name: sent[name] for name in ("masked", "weights", "output")})
+    assert found["first_wrong_stage"] == "weights" and "fill_minus_infinity" not in names(found)
+
+
 def test_equal_candidates_are_told_on_the_terminal():
     sent = from_parameters(CASES["handworked/two_heads"] | {"scale_factor": 0.5}, given("handworked/two_heads"))
     found = judged("handworked/two_heads", {"scaled": sent["scaled"]}) | {"problems": []}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 
@@ -38,6 +39,8 @@ class Diagnoser:
         """
         trial = _Trial(case, parameters, given, expected, stage, stages, u)
         found = trial.fitting((mistake,) for mistake in [*trial.candidates, *trial.numbered])
+        if trial.only_nan and not (found and _neutral(found[0][1])):
+            found = trial.fitting(trial.neutral_pairs()) + found  # -inf for another fill, say, and NaN for a row of nothing else
         if not found and (relation := trial.relation()):
             return relation
         if found or trial.only_nan:
@@ -134,8 +137,12 @@ class _Trial:
         alike = max(EQUALLY * max(best, 2.0**-53), self.u if self.u > 2.0**-24 else 0.0)  # in half precision one rounding decides nothing
         equal = [(absolute, mistakes) for relative, absolute, mistakes in found if relative <= alike]
         if self.only_nan and len(equal) > TOLD:
-            equal = [(absolute, mistakes) for absolute, mistakes in equal if all(mistake.neutral for mistake in mistakes)]
-        return sorted(equal, key=lambda entry: not all(mistake.neutral for mistake in entry[1]))
+            equal = [(absolute, mistakes) for absolute, mistakes in equal if _neutral(mistakes)]
+        return sorted(equal, key=lambda entry: not _neutral(entry[1]))
+
+    def neutral_pairs(self) -> list[tuple[Mistake, ...]]:
+        """Two neutral mistakes of different kinds."""
+        return [pair for pair in combinations(self.candidates, 2) if _neutral(pair) and pair[0].kind != pair[1].kind]
 
     def relation(self) -> dict | None:
         """What is told of how the first wrong array is related to ours, or of a factor on the scores behind it; None if neither is."""
@@ -171,6 +178,10 @@ class _Trial:
         return _said(
             f"what you sent is what follows from scores {number} times ours", f"Look for a factor of {number} on the scores.", found[0][0]
         )
+
+
+def _neutral(mistakes: tuple[Mistake, ...]) -> bool:
+    return all(mistake.neutral for mistake in mistakes)
 
 
 def _tried(function: Callable, *arguments: object) -> object:
