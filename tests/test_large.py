@@ -4,6 +4,7 @@ import json
 import math
 import runpy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from shipped import shipped
 
 from worked_attention.cases.strict_yaml import Problems
 from worked_attention.cases.suites import load_suite
-from worked_attention.files.artifacts import read_json, write_array
+from worked_attention.files.artifacts import read_json, read_parts, write_array
 from worked_attention.referee.truth.masks import seen
 from worked_attention.referee.truth.parts import Part
 from worked_attention.stages import rows
@@ -83,13 +84,13 @@ def stages(folder: Path, text: str, whole: float) -> dict[str, str]:
     return made
 
 
-def compared(folder: Path, made: dict[str, str]) -> dict[str, dict]:
-    """Truth, torch and the comparison of every case, by its name."""
+def compared(folder: Path, made: dict[str, str], names: Sequence[str] = ("manual",)) -> dict[str, dict]:
+    """Truth, these references of torch and the comparison of every case, by its name."""
     (folder / "truth").mkdir(exist_ok=True)
     script("truth", folder, "truth", made)
-    wildcards, names = SimpleNamespace(library="torch"), SimpleNamespace(names=["manual"])
-    script("reference", folder, "torch", {"parameters": "parameters"}, params=names, wildcards=wildcards)
-    asked = SimpleNamespace(references=["torch.manual"], gates={"rule": "certified"})
+    wildcards = SimpleNamespace(library="torch")
+    script("reference", folder, "torch", {"parameters": "parameters"}, params=SimpleNamespace(names=names), wildcards=wildcards)
+    asked = SimpleNamespace(references=[f"torch.{name}" for name in names], gates={"rule": "certified"})
     script("comparison", folder, "comparison", made | {"truth": "truth", "torch": "torch"}, params=asked)
     return {path.stem: read_json(path) for path in (folder / "comparison").glob("*.json")}
 
@@ -160,6 +161,37 @@ cases:
     assert len(files) == 19 + 25 and not list((tmp_path / "streamed").rglob("*.part"))
     for file in files:
         assert (tmp_path / "streamed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
+
+
+def test_a_comparison_in_parts_says_what_a_whole_one_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of right arrays, of a wrong number in the last part, of queries that see no key, and of half precision."""
+    keep = json.dumps([[i != 3 and i >= j for j in range(40)] for i in range(40)])
+    more = f"  empty: {{extends: layer, mask: {{causal: null, keep: {keep}}}, claims: {{output: {{at: [39, 0], values: '7'}}}}}}\n"
+    made = stages(tmp_path, SUITE + more, math.inf)
+    for wrong in (False, True):
+        if wrong:
+            array = np.load(tmp_path / "weights/layer/weights.npy")
+            array[1, 38, 0] += 0.01
+            write_array(tmp_path / "weights/layer/weights.npy", array)
+        found = {}
+        for most in (2**20, 600):
+            monkeypatch.setattr(rows, "COMPARED", most)
+            found[most] = compared(tmp_path, made, ["manual", "sdpa"])
+        assert len(list(read_parts([tmp_path / stage for stage in made], read_json(tmp_path / "parameters/layer/case.json")))) == 6
+        for name, result in found[600].items():
+            whole = found[2**20][name]
+            assert result["first_divergence"] == whole["first_divergence"] and result["claims"] == whole["claims"]
+            assert (result["first_divergence"] is not None) == (wrong and name == "layer")
+            for who, one in result["references"].items():
+                other = whole["references"][who]
+                for key in ("verdict", "contract", "empty_row", "first_divergence"):
+                    assert one.get(key) == other.get(key), (name, who, key)
+                assert list(one["arrays"]) == list(other["arrays"])
+                for array, said in one["arrays"].items():
+                    assert said["max_abs"] == other["arrays"][array]["max_abs"], (name, who, array)
+                    assert said["verdict"] == other["arrays"][array]["verdict"], (name, who, array)
+        assert found[600]["empty"]["references"]["torch.sdpa"]["empty_row"] == "zero"
+        assert found[600]["heads"]["references"]["torch.manual"]["contract"].endswith("in half")
 
 
 def test_a_wrong_number_in_a_sampled_row_is_noticed_and_another_row_is_told_as_not_looked_at(tmp_path: Path) -> None:

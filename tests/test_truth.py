@@ -364,6 +364,21 @@ def test_slices_make_no_difference(suite: str, monkeypatch: pytest.MonkeyPatch):
             assert not apart.any(), (case["name"], name)
 
 
+@pytest.mark.parametrize("suite", ["gradients", "masks", "softmax"])
+def test_arrays_in_files_are_the_same(suite: str, tmp_path: Path):
+    for case in shipped(suite)["cases"].values():
+        given, scratch = parameters(case, ROOT / "config" / "suites"), tmp_path / case["name"]
+        scratch.mkdir()
+        in_memory, in_files = truth(case, given), truth(case, given, scratch)
+        assert {file.name for file in scratch.iterdir()} >= {"weights"}, case["name"]
+        assert list(in_memory) == list(in_files)
+        for name, (middle, radius) in in_memory.items():
+            found = in_files[name]
+            np.testing.assert_array_equal(found[...].middle, middle, name)
+            np.testing.assert_array_equal(found[...].radius, radius, name)
+            np.testing.assert_array_equal(np.concatenate(list(found.pieces(5))), np.stack([middle, radius], -1).reshape(-1, 2), name)
+
+
 # Cost
 
 

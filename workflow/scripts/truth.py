@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from math import prod
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -30,22 +32,24 @@ def checks(case: dict, certified: dict[str, Settled]) -> Iterator[tuple[str, dic
         progress(f"{case['suite']}/{case['name']}: held against the exact numbers, from query {places[0]:,}")
         allowed = own_gates(part, ours)
         for name, found in certified.items():
-            axis = along(name)
+            axis, at = along(name), ...
             if axis is not None and found.middle.shape[axis] > len(places):
-                found = found[(..., places, *[slice(None)] * (-axis - 1))]
+                at = (..., places, *[slice(None)] * (-axis - 1))
             elif axis is None and places[0]:
                 continue  # what has no queries is looked at once
-            yield name, against_exact(ours[name], *found, allowed[name])
+            yield name, against_exact(ours[name], *found[at], allowed[name])
 
 
 def judged(case: dict, put: Callable) -> dict:
     """The verdict of the exact numbers on a case; they are `put`. What this takes in memory is free again before the next case."""
-    certified = truth(looked_at(case), read_case([Path(snakemake.input.parameters)], case, case["sample"]))
-    found: dict[str, list[dict]] = {}
-    for name, result in checks(case, certified):
-        found.setdefault(name, []).append(result)
-    for name, settled in certified.items():
-        put(case["name"], name, settled.pieces(COMPARED), (*settled.middle.shape, 2), np.dtype(np.float64))
+    looked, given = looked_at(case), read_case([Path(snakemake.input.parameters)], case, case["sample"])
+    with TemporaryDirectory(dir=snakemake.output[0]) as scratch:
+        certified = truth(looked, given, Path(scratch) if prod(looked["shapes"]["masked"]) > COMPARED else None)
+        found: dict[str, list[dict]] = {}
+        for name, result in checks(case, certified):
+            found.setdefault(name, []).append(result)
+        for name, settled in certified.items():
+            put(case["name"], name, settled.pieces(COMPARED), (*settled.middle.shape, 2), np.dtype(np.float64))
     return verdict_on({name: together(found[name]) for name in certified})
 
 

@@ -109,13 +109,33 @@ class Packed:
     """What `packed` wrote, case by case: read the arrays of one as Packed(path)["case"], by name; {} for a case of which none were put."""
 
     def __init__(self, path: Path):
-        self.archive = zipfile.ZipFile(path)
+        self.path, self.archive = path, zipfile.ZipFile(path)
         self.members: dict[str, list[str]] = {}
         for name in self.archive.namelist():
             self.members.setdefault(name.split("/")[0], []).append(name)
 
     def __getitem__(self, case: str) -> dict[str, np.ndarray]:
         return {name.split("/")[1][:-4]: from_npy(self.archive.read(name)) for name in sorted(self.members.get(case, []))}
+
+    def rows(self, case: str, queries: int, chosen: list[int]) -> dict[str, np.ndarray]:
+        """The same arrays, those with so many `queries` of the `chosen` ones alone; no more of the file is read than these rows."""
+        if len(chosen) == queries:
+            return self[case]
+        found = {}
+        for member in sorted(self.members.get(case, [])):
+            key, whole = member.split("/")[1][:-4], self._mapped(self.archive.getinfo(member).header_offset)
+            found[key] = _taken(whole, key.split(".")[-1], queries, chosen)
+        return found
+
+    def _mapped(self, offset: int) -> np.ndarray:
+        """The array of the member that begins at `offset` of the file, which holds it as it is, behind a head and a name."""
+        with open(self.path, "rb") as file:
+            file.seek(offset + 26)  # where the lengths of the name and of what follows it stand
+            lengths = np.frombuffer(file.read(4), "<u2")
+            file.seek(int(lengths.sum()), os.SEEK_CUR)
+            np.lib.format.read_magic(file)
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            return np.memmap(self.path, dtype, "r", file.tell(), shape)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -183,21 +203,23 @@ def read_rows(folder: Path, case: dict, chosen: list[int]) -> dict[str, np.ndarr
     for name in cut(case, chosen)["arrays"][folder.parent.name]:
         path = folder / f"{stored(case, name)}.npy"
         if path.exists():
-            found[name] = _taken(path, name, chosen)
+            found[name] = _taken(np.load(path, mmap_mode="r", allow_pickle=False), name, case["dims"]["Lq"], chosen)
     return found
 
 
-def _taken(path: Path, name: str, chosen: list[int]) -> np.ndarray:
-    """The queries `chosen` of array `name`, or all of one that has no queries."""
-    whole, axis = np.load(path, mmap_mode="r", allow_pickle=False), along(name)
-    rows = np.array(whole) if axis is None or whole.shape[axis] == 1 else np.take(whole, chosen, axis=axis).view(np.ndarray)
+def _taken(whole: np.memmap, name: str, queries: int, chosen: list[int]) -> np.ndarray:
+    """The queries `chosen` of array `name`, of so many, or all of one that has not as many."""
+    axis = along(name)
+    rows = np.array(whole) if axis is None or whole.shape[axis] != queries else np.take(whole, chosen, axis=axis).view(np.ndarray)
     return rows.view(bfloat16) if rows.dtype.kind == "V" else rows
 
 
 def read_looked_at(folder: Path, case: dict, name: str) -> np.ndarray:
     """Array `name` of the case, as far as it is looked at, from the folder of its stage."""
     path = folder / case["name"] / f"{name}.npy"
-    return _taken(path, name, case["sample"]) if case["sample"] else read_array(path)
+    if not case["sample"]:
+        return read_array(path)
+    return _taken(np.load(path, mmap_mode="r", allow_pickle=False), name, case["dims"]["Lq"], case["sample"])
 
 
 def objection(case: dict, stage: str, arrays: dict[str, np.ndarray]) -> str | None:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from worked_attention.referee.bounds.contracts import halves
+from worked_attention.referee.bounds.contracts import CONTRACTS, SUMS, halves
 from worked_attention.referee.bounds.rounding import UNIT, finish
 from worked_attention.referee.bounds.whole import bounds, centres, kept_centres
-from worked_attention.referee.compare import compare_case, gates_of
+from worked_attention.referee.compare import compare_case, gates_of, together
 from worked_attention.referee.conventions import largest_score, others, under
 from worked_attention.referee.evidence import source_of, weigh
 from worked_attention.referee.typical.rounding import finite, rounding
@@ -17,6 +17,8 @@ from worked_attention.stages.scores import repeat_heads
 from worked_attention.stages.whole import from_parameters
 
 Arrays = dict[str, np.ndarray]
+NO_CONTRACT = "none"
+LOOSEST = ("pass", "convention", "undecided", "fail")
 
 
 class Ours:
@@ -82,9 +84,25 @@ def compared(ours: Ours, theirs: Arrays, convention: str | None) -> dict:
                 break
     if contract in HALF:  # the strictest of the named contracts that holds for all that they show
         shown = {name: array for name, array in theirs.items() if name in arrays}
-        contract = strictest(case, arrays, shown) or "none"
+        contract = strictest(case, arrays, shown) or NO_CONTRACT
     row = empty_row(ours.arrays, theirs)
     return {**result, "contract": contract} | ({"empty_row": row} if row else {})
+
+
+def compared_together(parts: list[dict], names: set[str]) -> dict:
+    """What `compared` says of the queries of a case, some at a time, as said of the case, whose arrays have these `names`."""
+    if len(parts) == 1:
+        return parts[0]
+    keys = [key for key in parts[0]["arrays"] if key.split(".")[-1] in names]  # a part may have more
+    arrays = {key: together([part["arrays"][key] for part in parts]) for key in keys}
+    diverging = [part["first_divergence"] for part in parts if part["first_divergence"]]
+    first = min(diverging, key=lambda found: list(arrays).index(found["array"]), default=None)
+    result = max(parts, key=lambda part: LOOSEST.index(part["verdict"])) | {"arrays": arrays, "first_divergence": first}
+    strictness = {name: place for place, name in enumerate([*CONTRACTS, SUMS, NO_CONTRACT])}
+    result["contract"] = max((part["contract"] for part in parts), key=lambda name: strictness.get(name, 0))
+    rows = {part["empty_row"] for part in parts if "empty_row" in part}
+    result.pop("empty_row", None)
+    return result | ({"empty_row": rows.pop() if len(rows) == 1 else "other"} if rows else {})
 
 
 def strictest(case: dict, arrays: Arrays, theirs: Arrays) -> str | None:

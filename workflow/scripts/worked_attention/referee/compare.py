@@ -114,7 +114,10 @@ def against_exact(ours: np.ndarray, exact: np.ndarray, radius: np.ndarray, gate:
 
 def together(parts: list[dict]) -> dict:
     """What `compare_arrays` says of rows of an array, one part after the other, as said of the array: the largest differences, the gate and
-    the verdict of the part that is worst; its largest element and its units are those of each part."""
+    the verdict of the part that is worst; its largest element and its units are those of each part. Of another shape, or not exposed,
+    are all of them."""
+    if any(part["max_abs"] is None for part in parts):
+        return parts[0]
     worst = max(parts, key=lambda part: (SEVERITY.index(part["verdict"]), part["max_abs"]))
     evidence = {"evidence": "typical"} if any(part["evidence"] == "typical" for part in parts) else {}
     return worst | {measure: max(part[measure] for part in parts) for measure in ("max_abs", "ulp")} | evidence

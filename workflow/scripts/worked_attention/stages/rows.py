@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from worked_attention.stages.catalogue import CATALOGUE, existing, shape
 
-COMPUTED, COMPARED = 2**21, 2**18  # numbers of an array of scores that a stage makes, and that are held against others, at a time
+COMPUTED, COMPARED = 2**21, 2**19  # numbers of an array of scores that a stage makes, and that are held against others, at a time
 BLOCKS = (64, 128)  # lengths of the blocks in which kernels take queries
 KEYS = {"Ln", "Lc", "Lk"}  # axes of keys
 DRAWN = 8  # rows of a sample that are drawn

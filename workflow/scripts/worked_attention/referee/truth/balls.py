@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
+from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -18,6 +20,7 @@ Balls = np.ndarray  # of dtype object
 BITS = (128, 256, 512, 1024, 2048, 4096)  # of the midpoints; the next where the last did not do
 ANYTHING = arb(0, math.inf)
 NAN, CLOSED = arb("nan"), arb("-inf")
+ROWS = 128  # of a product of matrices at a time
 LEAST = 2.0**-1074  # the smallest positive float64
 
 
@@ -43,6 +46,34 @@ def _shaped(entries: list[arb], shape: tuple[int, ...]) -> Balls:
 
 
 @dataclass(frozen=True)
+class Filed:
+    """An array in a file, of which no more is in memory than what is asked for or written; it has a new file where there is none."""
+
+    path: Path
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    def __post_init__(self):
+        if not self.path.exists():
+            with open(self.path, "wb") as file:
+                file.truncate(prod(self.shape) * self.dtype.itemsize)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    def __getitem__(self, at) -> np.ndarray:
+        return np.array(np.memmap(self.path, self.dtype, "r", shape=self.shape)[at])
+
+    def __setitem__(self, at, value: np.ndarray) -> None:
+        np.memmap(self.path, self.dtype, "r+", shape=self.shape)[at] = value
+
+    def reshape(self, shape: int) -> Self:
+        """The same file as one row; `shape` is -1."""
+        return Filed(self.path, self.dtype, (self.size,))
+
+
+@dataclass(frozen=True)
 class Settled:
     """Exact numbers in float64, which can be taken apart as (middle, radius): the exact number lies within radius of the midpoint, whose
     own rounding is part of it.
@@ -54,7 +85,7 @@ class Settled:
     that nobody wrote takes no memory. rounded: False if midpoints are the numbers themselves.
     """
 
-    middle: np.ndarray
+    middle: np.ndarray | Filed
     wide: np.ndarray
     rounded: bool = True
 
@@ -111,9 +142,12 @@ def each(function: Callable, *x: Balls) -> Balls:
 
 
 def matmul(a: Balls, b: Balls) -> Balls:
-    """a b for a [n, d] and b [d, m]."""
-    product = arb_mat(*a.shape, a.ravel().tolist()) * arb_mat(*b.shape, b.ravel().tolist())
-    return _shaped(product.entries(), (a.shape[0], b.shape[1]))
+    """a b for a [n, d] and b [d, m], some rows at a time, for the product is made in far larger numbers."""
+    second, entries = arb_mat(*b.shape, b.ravel().tolist()), []
+    for first in range(0, len(a), ROWS):
+        rows = a[first : first + ROWS]
+        entries += (arb_mat(*rows.shape, rows.ravel().tolist()) * second).entries()
+    return _shaped(entries, (a.shape[0], b.shape[1]))
 
 
 def linear(x: Balls, w: Balls | None, b: Balls | None) -> Balls:

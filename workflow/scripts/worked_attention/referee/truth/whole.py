@@ -1,11 +1,12 @@
 """The exact numbers of a case, in slices: some queries of one head of one sequence at a time, so that it needs little memory."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from worked_attention.referee.truth import backward
-from worked_attention.referee.truth.balls import BITS, Balls, Settled, balls, settle, working_bits
+from worked_attention.referee.truth.balls import BITS, Balls, Filed, Settled, balls, settle, working_bits
 from worked_attention.referee.truth.contexts import concat, contexts
 from worked_attention.referee.truth.outputs import outputs
 from worked_attention.referee.truth.parts import Part, axes, blocks, place
@@ -14,34 +15,51 @@ from worked_attention.referee.truth.scores import scores
 from worked_attention.referee.truth.weights import weights
 from worked_attention.stages.catalogue import BOOLEAN, STAGES
 
-Found = dict[str, Settled]
 HEAD = {"scores": scores, "weights": weights, "contexts": contexts}  # stages of one head
 TOKENS, CELLS = 128, 2**14  # queries whose heads are put side by side, and scores of a head, at a time
+KEYS = ("Lk", "Lc")  # the last axis of arrays of scores
 
 
-def truth(case: dict, arrays: dict[str, np.ndarray]) -> Found:
+class Found(dict[str, Settled]):
+    """What is told, by name; midpoints of what has a row of keys for each query lie in files in the folder `scratch`, if one is given."""
+
+    def __init__(self, scratch: Path | None):
+        self.scratch = scratch
+
+    def begin(self, name: str, shape: tuple[int, ...]) -> None:
+        """Room for array `name`."""
+        known = name in BOOLEAN
+        dtype = np.dtype(bool if known else np.float64)
+        filed = self.scratch is not None and axes(name)[-1] in KEYS
+        middle = Filed(self.scratch / name, dtype, tuple(shape)) if filed else np.empty(shape, dtype)
+        self[name] = Settled(middle, np.zeros(shape), rounded=not known)
+
+
+def truth(case: dict, arrays: dict[str, np.ndarray], scratch: Path | None = None) -> dict[str, Settled]:
     """Every array of every stage by name, with midpoint and radius, from the exact parameters of the case; see `balls.Settled`.
 
-    arrays: at least the case's parameters, as stages.parameters makes them. `keep` is boolean, with radius 0. A number that 4096 bits
-    do not certify has the midpoint NaN and an infinite radius. Raises ValueError for an empty row where the case says `error`.
+    arrays: at least the case's parameters, as stages.parameters makes them. scratch: an empty folder, to be kept as long as what is
+    returned, for scores and weights that take too much memory. `keep` is boolean, with radius 0. A number that 4096 bits do not certify
+    has the midpoint NaN and an infinite radius. Raises ValueError for an empty row where the case says `error`.
     """
-    return _certified(case, {name: arrays[name] for name in case["arrays"]["parameters"]}, STAGES[1:])
+    return _certified(case, {name: arrays[name] for name in case["arrays"]["parameters"]}, STAGES[1:], scratch)
 
 
-def stage_truth(case: dict, stage: str, arrays: dict[str, np.ndarray]) -> Found:
+def stage_truth(case: dict, stage: str, arrays: dict[str, np.ndarray]) -> dict[str, Settled]:
     """The arrays of one stage as `truth` gives them, recomputed from `arrays`, which are taken as exact."""
     made = set(case["arrays"][stage]) - set(case["arrays"]["parameters"])
     return _certified(case, {name: array for name, array in arrays.items() if name not in made}, (stage,))
 
 
-def _certified(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...]) -> Found:
+def _certified(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...], scratch: Path | None = None) -> dict[str, Settled]:
     """With as many bits as it takes, queries that are certified but once. What is NaN where all bits do not do may be so for that reason,
     and is not certified either.
 
     Raises NotImplementedError where the case has an array that has no formula here.
     """
     wanted = [name for stage in stages for name in case["arrays"][stage]]
-    found = {name: _unchanged(given[name]) for name in wanted if name in given}
+    found = Found(scratch)
+    found |= {name: _unchanged(given[name]) for name in wanted if name in given}
     unsure = _queries(case)
     for bits in BITS:
         with working_bits(bits):
@@ -52,7 +70,9 @@ def _certified(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...]
             break
         unsure = _unsure(case, found)
     else:
-        found = {name: replace(x, wide=np.where(np.isnan(x.middle), np.inf, x.wide)) for name, x in found.items()}
+        for name, x in found.items():
+            if (unknown := np.isnan(x.middle[...])).any():
+                found[name] = replace(x, wide=np.where(unknown, np.inf, x.wide))
     return {name: found[name] for name in wanted}
 
 
@@ -169,8 +189,7 @@ def _note(case: dict, found: Found, made: dict[str, np.ndarray], **where: int | 
             found[name] = found[twin]
             continue
         if name not in found:
-            shape, known = case["shapes"][name], name in BOOLEAN
-            found[name] = Settled(np.empty(shape, bool if known else np.float64), np.zeros(shape), rounded=not known)
+            found.begin(name, case["shapes"][name])
         whole, part = found[name], settle(made[name])
         at = place(axes(name), whole.middle.shape, case["heads"] // case["kv_heads"], where)
         whole.middle[at] = part.middle
