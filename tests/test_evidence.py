@@ -13,6 +13,9 @@ from worked_attention.conformance.matrix import LOOKS, picture, verdicts
 from worked_attention.files.summary import summarise, table
 from worked_attention.referee.compare import VERDICTS, Gate, against_exact, compare_arrays, compare_case, gates_of, own_gates, verdict_on
 from worked_attention.referee.evidence import PART, SPOILED, _first, coarsest, largest_of, source_of, tells, weigh
+from worked_attention.referee.outcome import says
+from worked_attention.referee.report import case_verdict
+from worked_attention.referee.submissions import Sent
 from worked_attention.stages import parameters
 from worked_attention.stages.dtypes import overflow, usual_precision
 from worked_attention.stages.precision import bfloat16
@@ -185,6 +188,62 @@ def test_the_element_that_decides():
         expected = np.unravel_index(min(range(12), key=lambda i, ranks=ranks: (ranks[i], i)), key.shape)
         assert _first(key, second) == tuple(expected)
     assert _first(np.zeros((0, 3)), np.zeros((0, 3))) == ()
+
+
+# Rows of weights
+
+
+def weights_of(scores: np.ndarray, dtype: np.dtype, more: float | np.ndarray = 0.0, halves: bool = False) -> np.ndarray:
+    """A softmax whose denominator has `more` in it, stored in half; summed one after the other in half precision, too, if asked."""
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True)).astype(dtype if halves else np.float32).astype(np.float32)
+    total = np.broadcast_to(more, (*e.shape[:-1], 1)).astype(np.float32)
+    for j in range(e.shape[-1]):
+        total = total + e[..., j : j + 1]
+        total = total.astype(dtype).astype(np.float32) if halves else total
+    return (e / total).astype(dtype)
+
+
+@quiet
+@pytest.mark.parametrize("dtype", evidence.HALF, ids=str)
+def test_rows_of_weights_sum_to_one_or_nothing_is_right(dtype: np.dtype):
+    """Scores that are rounded to bfloat16 hide one more in the denominator, element by element; the sums of rows do not. Where a sink has
+    a part they are no evidence, and equal weights, all rounded the same way, are no fault."""
+    case = next(case for case in all_shipped()["articles"]["cases"].values() if case["name"] == "scaled_256")
+    given = parameters.stage(case, evidence.FOLDER)
+    right = evidence.exactly(case, given, dtype)[2]
+    before = evidence.sent_as(dtype, {name: right[name] for stage in ("projections", "scores") for name in case["arrays"][stage]})
+    one = np.exp(-right["masked"].max(axis=-1, keepdims=True))
+    for halves in (False, True):
+        words = []
+        for more in (0.0, one):
+            sent = before | {"weights": weights_of(before["masked"].astype(np.float32), dtype, more, halves)}
+            words.append(evidence.judge_case(case, given, sent)["verdict"])
+        assert words == ["right", "wrong" if dtype == np.dtype("float16") else "undecided"], (halves, words)
+    for keys in (2, 3, 22, 63, 129, 255):
+        raw = {
+            "sizes": {"Lq": 1, "Lk": keys, "d_k": 1},
+            "parameters": {"q": [[0.0]], "k": {"normal": {"seed": 1}}, "v": {"normal": {"seed": 2}}},
+        }
+        for more in (0.0, 1.0):
+            case = resolved(raw | ({"softmax": "plus_one"} if more else {}))
+            sent = {"weights": weights_of(np.zeros((1, 1, keys)), dtype, more)}
+            assert evidence.judge_case(case, parameters.stage(case, evidence.FOLDER), sent)["verdict"] == "right", (keys, more)
+
+
+@quiet
+def test_an_undecided_gradient_is_told_as_wrong_in_all_stricter_arithmetics():
+    """5 % off, which sums in bfloat16 could make, and sums in float32 could not; on the terminal, too."""
+    case = next(case for case in all_shipped()["gradients"]["cases"].values() if case["name"] == "ones")
+    given = parameters.stage(case, evidence.FOLDER)
+    wide, rounded, _ = evidence.exactly(case, given, bfloat16)
+    sent = evidence.sent_as(bfloat16, evidence.in_stages(wide, rounded, bfloat16, evidence.CONTRACTS["float32 accumulation"]))
+    sent["d_x"] = (1.05 * sent["d_x"].astype(np.float64)).astype(bfloat16)
+    verdict = case_verdict(case, given, Sent(sent), {}, None)
+    assert verdict["verdict"] == "undecided" and verdict["worst"]["array"] == "d_x" and verdict["worst"]["unless"] == "bfloat16"
+    assert says(verdict, 3).endswith("; wrong in all that is stricter than bfloat16")
+    sent["d_x"] = (2 * sent["d_x"].astype(np.float64)).astype(bfloat16)
+    wrong = case_verdict(case, given, Sent(sent), {}, None)
+    assert wrong["verdict"] == "wrong" and "unless" not in wrong["worst"] and "stricter" not in says(wrong, 3)
 
 
 # The benchmark, in small

@@ -29,7 +29,8 @@ GRAIN = {"float64": 2.0**-43, "float32": 2.0**-14, "float16": 2.0**-10, "bfloat1
 @dataclass(frozen=True)
 class Finding:
     """`word` is right, wrong or undecided; `evidence` certified or typical. `index`: the element that says so; it is `off` by so much
-    and may be by `limit`; `size` is the array's largest element."""
+    and may be by `limit`; `size` is the array's largest element. `unless`: the arithmetic in which it is undecided, and wrong in all
+    stricter ones; None if it is the strictest."""
 
     word: str
     evidence: str
@@ -37,6 +38,7 @@ class Finding:
     off: float
     limit: float
     size: float
+    unless: str | None = None
 
 
 def constant(x: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from worked_attention.referee.chain import STAGE, Arrays, fill
 from worked_attention.referee.diagnosis import BESIDE, Diagnoser
 from worked_attention.referee.evidence import Finding, coarsest, difference, source_of, weigh
 from worked_attention.referee.typical.rounding import Spread, finite, rounding
+from worked_attention.referee.typical.weights import reach_of_sums
 from worked_attention.referee.typical.whole import TYPICAL
 from worked_attention.referee.units import spelled
 from worked_attention.stages.catalogue import CATALOGUE, STAGES
@@ -238,7 +239,8 @@ class Trial:
         got, wide, source = got.astype(np.float64), expected.astype(np.float64), source_of(name, self.chain.used)
         bound, grain = self.bound[name], coarsest(self.how.u, UNIT[self.how.dtype])
         if name not in self.steps:
-            return weigh(got, wide, bound, lambda: self.sigma[name], grain, source)
+            found = weigh(got, wide, bound, lambda: self.sigma[name], grain, source)
+            return replace(found, word="undecided") if name == "weights" and found.word == "right" and self.unsummed(got) else found
         there = np.isfinite(self.steps[name])  # the others were left open
         step = self.steps[name][there]
         more = 0.0 if there.all() else step / 2  # an array with gaps leads nowhere, so it has no part in the bounds
@@ -252,6 +254,15 @@ class Trial:
             float(step.max(initial=0.0)),
         )
         return replace(found, index=tuple(int(i) for i in np.argwhere(there)[found.index[0]]))
+
+    def unsummed(self, weights: np.ndarray) -> bool:
+        """Whether a row of weights in half precision does not sum to 1, though its elements are within what errors of the scores may
+        make of them; nothing is known of rows in which a sink has a part."""
+        if not self.how.half or self.case["softmax"] != "plain" or "sinks" in self.case["shapes"]:
+            return False
+        stored = max(self.how.u, self.how.kept.get("weights", 0.0), _shown(self.sent, "weights", self.how))
+        off = np.abs(weights.sum(axis=-1) - self.chain.expected["weights"].sum(axis=-1))
+        return bool((off > reach_of_sums(weights, self.how.u, stored)).any())
 
 
 class Trials:
@@ -317,7 +328,7 @@ class Trials:
                 if finding.word == "right":
                     return finding, trial
                 if finding.word == "undecided":
-                    undecided = undecided or (finding, trial)
+                    undecided = undecided or (replace(finding, unless=how.name if how.name != hows[0].name else None), trial)
         return undecided or (finding, trial)
 
 
@@ -363,7 +374,8 @@ def turned(got: tuple[int, ...], expected: tuple[int, ...]) -> str:
 
 
 def told(name: str, got: np.ndarray, expected: np.ndarray, finding: Finding) -> dict:
-    """{array, index, expected, got, bound, largest, evidence} of the element that decides; of a wrong shape, {array, reason}."""
+    """{array, index, expected, got, bound, largest, evidence} of the element that decides, and `unless` of one that is wrong in all
+    arithmetics that are stricter than that; of a wrong shape, {array, reason}."""
     if got.shape != expected.shape:
         return {
             "array": name,
@@ -371,7 +383,8 @@ def told(name: str, got: np.ndarray, expected: np.ndarray, finding: Finding) -> 
         }
     number = (lambda x: bool(x)) if expected.dtype == bool else (lambda x: spelled(float(x)))
     place = {"array": name, "index": list(finding.index), "expected": number(expected[finding.index]), "got": number(got[finding.index])}
-    return place | {"bound": spelled(finding.limit), "largest": spelled(finding.size), "evidence": finding.evidence}
+    place |= {"bound": spelled(finding.limit), "largest": spelled(finding.size), "evidence": finding.evidence}
+    return place | ({"unless": finding.unless} if finding.unless else {})
 
 
 def judge_case(

@@ -62,6 +62,8 @@ def says(case: dict, digits: int) -> str:
         worst = case["worst"]
         place = f"{worst['array']}{worst['index']}"
         parts.append(f"{place} may be off by {_short(worst['bound'], 2)}, its array goes up to {_short(worst['largest'], 2)}")
+        if "unless" in worst:
+            parts.append(f"wrong in all that is stricter than {worst['unless']}")
     if case["first_wrong_stage"]:
         parts.append(f"first wrong: {case['first_wrong_stage']}")
         worst = case["worst"]

@@ -8,10 +8,23 @@ of score j (with a sink as a last column); `total`, the variance of the relative
 
 import numpy as np
 
-from worked_attention.referee.bounds.rounding import EXP, fused
+from worked_attention.referee.bounds.rounding import EXP, fused, smallest
 from worked_attention.referee.typical.rounding import DEVIATIONS, Spread, finite
 
 FAR = 30.0  # from here on, log(e^x - 1) is x
+
+
+def in_common(terms: int, u: float) -> float:
+    """Variance of the relative error of the sum of a row, which all of its weights have in common."""
+    return u**2 * fused(terms) / 9
+
+
+def reach_of_sums(weights: np.ndarray, u: float, stored: float) -> np.ndarray:
+    """How far the sum [..., Lq] of each row of weights may be from an exact sum of 1. Errors of scores and of exponentials are in a weight
+    and in the sum that it is divided by, and cancel. That sum has typical roundings of its own; storing the weights, with unit roundoff
+    `stored`, counts with its bound, for equal weights are all rounded the same way."""
+    roundings = stored * np.abs(weights) + smallest(stored)
+    return DEVIATIONS * np.sqrt(in_common(weights.shape[-1], u)) + roundings.sum(axis=-1)
 
 
 def softmax(of: Spread) -> None:
@@ -35,7 +48,7 @@ def softmax(of: Spread) -> None:
     reach = DEVIATIONS * np.sqrt(variance)
     log = np.where(reach < FAR, np.log(np.expm1(np.minimum(reach, FAR))), reach) - np.log(DEVIATIONS)
     of.moved = np.where(blocked, 0.0, np.exp(log - below - np.log(sums)))
-    of.total = of.u**2 * fused(x.shape[-1]) / 9
+    of.total = in_common(x.shape[-1], of.u)
     square = of.moved**2
     others = np.where(np.isinf(square), np.inf, square.sum(axis=-1, keepdims=True) - np.where(np.isinf(square), 0.0, square))
     found = (1 - weights) ** 2 * square + weights**2 * np.maximum(others, 0.0)
