@@ -305,7 +305,9 @@ def moved_loss(case: dict, given: dict) -> flint.arb:
     loss = flint.arb(0)
     for b in range(case["dims"].get("B", 1)):
         part = Part(case, given).cut(b=b)
-        part.add(projections.projections(case, part.cut()))
+        part.add(projections.inputs(case, part.cut()))
+        for name in "qkv":
+            part.add(projections.projected(case, part.cut(), name))
         for h in range(case["heads"]):
             head = part.cut(h=h)
             head.add(scores.scores(case, head))

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,21 +31,28 @@ def checks(case: dict, certified: dict[str, Settled]) -> Iterator[tuple[str, dic
     """(name, `against_exact`) of the arrays of a case, of large ones some rows at a time."""
     for places, part, ours in read_parts(stage_folders(snakemake.input), case):
         progress(f"{case['suite']}/{case['name']}: held against the exact numbers, from query {places[0]:,}")
-        allowed = own_gates(part, ours)
-        for name, found in certified.items():
-            axis, at = along(name), ...
-            if axis is not None and found.middle.shape[axis] > len(places):
-                at = (..., places, *[slice(None)] * (-axis - 1))
-            elif axis is None and places[0]:
-                continue  # what has no queries is looked at once
-            yield name, against_exact(ours[name], *found[at], allowed[name])
+        yield from checks_of(places, part, ours, certified)
+        del part, ours  # before the next ones are read
+
+
+def checks_of(places: list[int], part: dict, ours: dict[str, np.ndarray], certified: dict[str, Settled]) -> Iterator[tuple[str, dict]]:
+    """(name, `against_exact`) of the rows `places` of a case; what has no queries is looked at with the first of them."""
+    allowed = own_gates(part, ours)
+    for name, found in certified.items():
+        axis, at = along(name), ...
+        if axis is not None and found.middle.shape[axis] > len(places):
+            at = (..., places, *[slice(None)] * (-axis - 1))
+        elif axis is None and places[0]:
+            continue
+        yield name, against_exact(ours[name], *found[at], allowed[name])
 
 
 def judged(case: dict, put: Callable) -> dict:
     """The verdict of the exact numbers on a case; they are `put`. What this takes in memory is free again before the next case."""
     looked, given = looked_at(case), read_case([Path(snakemake.input.parameters)], case, case["sample"])
-    with TemporaryDirectory(dir=snakemake.output[0]) as scratch:
-        certified = truth(looked, given, Path(scratch) if prod(looked["shapes"]["masked"]) > COMPARED else None)
+    large = prod(looked["shapes"]["masked"]) > COMPARED
+    with TemporaryDirectory(dir=snakemake.output[0]) if large else nullcontext() as scratch:
+        certified = truth(looked, given, Path(scratch) if scratch else None)
         found: dict[str, list[dict]] = {}
         for name, result in checks(case, certified):
             found.setdefault(name, []).append(result)

@@ -46,14 +46,14 @@ def counted(arrays: dict[str, list[str]], shapes: dict[str, tuple], dims: dict[s
 def truth_megabytes(case: dict) -> float:
     """Memory that rule truth needs for a case as it is looked at, estimated, in 10^6 bytes.
 
-    Measured: 8 bytes for each number that is not a score or weight of a large case, for those are kept in files; 72 as a ball for each
-    that is made from parameters or leads to their gradients, where scores and contexts are computed in slices; 16 for each number while
-    it is compared (ours, its bound), and 130 for each of the largest array, which is done in parts where a case is large; and 100 MB for
-    Python and what is in work.
+    Measured: 8 bytes for each number that is not a score or weight of a large case, for those are kept in files; 56 for each parameter,
+    what is projected from them, and each gradient, for of their balls some are gone before others are made, and scores and contexts are
+    computed in slices; 16 for each number while it is compared (ours, its bound), and 130 for each of the largest array, which is done
+    in parts where a case is large; and 100 MB for Python and what is in work.
     """
     sizes = {name: prod(axes) for name, axes in case["shapes"].items()}
     plain = {name: size for name, size in sizes.items() if CATALOGUE[name].axes[-1] not in ("Lk", "Lc")}
     large = prod(case["shapes"]["masked"]) > COMPARED
     compared = (16 * sum(sizes.values()) + 130 * max(sizes.values())) / len(blocks(case, COMPARED))
     balls = sum(size for name, size in plain.items() if CATALOGUE[name].stage in BALLS and not name.endswith("_heads"))
-    return 100 + (8 * sum((plain if large else sizes).values()) + compared + 72 * balls) / 1e6
+    return 100 + (8 * sum((plain if large else sizes).values()) + compared + 56 * balls) / 1e6

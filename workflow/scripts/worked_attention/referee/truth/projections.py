@@ -20,37 +20,43 @@ def entering(part: Part, name: str) -> Balls:
     return part.first(*reversed(STEPS[name]))
 
 
-def projections(case: dict, part: Part) -> dict[str, Balls]:
-    """From x, or from queries, keys and values, all that the case has: tokens [L, columns], heads [H, L, d] or [H_kv, L, d]."""
-    wanted, dims = case["arrays"]["projections"], case["dims"]
-    where = {"q": case["query_positions"], "k": case["key_positions"]}
-    heads = {"q": case["heads"], "k": case["kv_heads"], "v": case["kv_heads"]}
-    for name, plain, side, width in (("x_pos", "x", "q", "d_model"), ("x_kv_pos", "x_kv", "k", "d_kv")):
+def inputs(case: dict, part: Part) -> dict[str, Balls]:
+    """x with its sinusoids, as far as the case has them, [L, columns], and the frequencies of its rotations."""
+    wanted, dims, made = case["arrays"]["projections"], case["dims"], {}
+    for name, plain, where, width in (("x_pos", "x", "query", "d_model"), ("x_kv_pos", "x_kv", "key", "d_kv")):
         if name in wanted:
-            part.add({name: part[plain] + sinusoids(where[side], dims[width], case["sinusoidal"]["base"])})
-    for name in "qkv":
-        if name in wanted and name not in part:
-            part.add({name: linear(source(part, name), part.maybe(f"w_{name}"), part.maybe(f"b_{name}"))})
-        if f"{name}_heads" in wanted and f"{name}_heads" not in part:
-            part.add({f"{name}_heads": columns(part[name], heads[name])})
+            made[name] = part[plain] + sinusoids(case[f"{where}_positions"], dims[width], case["sinusoidal"]["base"])
     if "inv_freq" in wanted:
         options = case["rotary"]
-        part.add({"inv_freq": np.array(frequencies(options["dims"], arb(options["base"]), options["scaling"])[0], dtype=object)})
-    for name in "qk":
-        if f"{name}_norm" in wanted:
-            part.add({f"{name}_norm": normed(part[f"{name}_heads"], case["qk_norm"], part.maybe(f"g_{name}"))})
-        if f"{name}_rot" in wanted:
-            turn = turns(where[name], case["rotary"])
-            word = {"q": "query", "k": "key"}[name]
-            part.add({f"{word}_cos": each(lambda z: z.real, turn), f"{word}_sin": each(lambda z: z.imag, turn)})
-            part.add({f"{name}_rot": np.stack([rotated(x, turn, case["rotary"]["pairing"]) for x in entering(part, name)])})
-    for name, past in (("k", "present_k"), ("v", "present_v")):
-        if past in wanted:
-            part.add({past: np.stack([np.vstack(both) for both in zip(part[f"past_{name}"], entering(part, name), strict=True)])})
-        if f"{name}_extended" in wanted:
-            more = appended(case, part.maybe(f"bias_{name}"), dims[f"d_{name}"])
-            part.add({f"{name}_extended": np.stack([np.vstack([x, m]) for x, m in zip(entering(part, name), more, strict=True)])})
-    return {name: part[name] for name in wanted if name not in case["arrays"]["parameters"]}
+        made["inv_freq"] = np.array(frequencies(options["dims"], arb(options["base"]), options["scaling"])[0], dtype=object)
+    return made
+
+
+def projected(case: dict, part: Part, name: str) -> dict[str, Balls]:
+    """Queries, keys or values (`name` q, k or v) in all the forms that the case has: tokens [L, columns], heads [H, L, d] or [H_kv, L, d].
+
+    part: from x, with its sinusoids, or from queries, keys and values; it gets them as well.
+    """
+    wanted, dims = case["arrays"]["projections"], case["dims"]
+    if name in wanted and name not in part:
+        alone = part.cut()  # so that balls of the input and of the weight do not stay
+        part.add({name: linear(source(alone, name), alone.maybe(f"w_{name}"), alone.maybe(f"b_{name}"))})
+    if f"{name}_heads" in wanted and f"{name}_heads" not in part:
+        part.add({f"{name}_heads": columns(part[name], case["heads"] if name == "q" else case["kv_heads"])})
+    if f"{name}_norm" in wanted:
+        part.add({f"{name}_norm": normed(part[f"{name}_heads"], case["qk_norm"], part.maybe(f"g_{name}"))})
+    if f"{name}_rot" in wanted:
+        word = {"q": "query", "k": "key"}[name]
+        turn = turns(case[f"{word}_positions"], case["rotary"])
+        part.add({f"{word}_cos": each(lambda z: z.real, turn), f"{word}_sin": each(lambda z: z.imag, turn)})
+        part.add({f"{name}_rot": np.stack([rotated(x, turn, case["rotary"]["pairing"]) for x in entering(part, name)])})
+    if (past := f"present_{name}") in wanted:
+        part.add({past: np.stack([np.vstack(both) for both in zip(part[f"past_{name}"], entering(part, name), strict=True)])})
+    if f"{name}_extended" in wanted:
+        more = appended(case, part.maybe(f"bias_{name}"), dims[f"d_{name}"])
+        part.add({f"{name}_extended": np.stack([np.vstack([x, m]) for x, m in zip(entering(part, name), more, strict=True)])})
+    own = {name, *STEPS[name], *({"q": ("query_cos", "query_sin"), "k": ("key_cos", "key_sin")}.get(name, ()))}
+    return {made: part[made] for made in wanted if made in own and made not in case["arrays"]["parameters"]}
 
 
 def source(part: Part, name: str) -> Balls:

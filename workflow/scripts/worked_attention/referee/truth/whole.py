@@ -10,7 +10,7 @@ from worked_attention.referee.truth.balls import BITS, Balls, Filed, Settled, ba
 from worked_attention.referee.truth.contexts import concat, contexts
 from worked_attention.referee.truth.outputs import outputs
 from worked_attention.referee.truth.parts import Part, axes, blocks, place
-from worked_attention.referee.truth.projections import columns, entering, projections
+from worked_attention.referee.truth.projections import STEPS, columns, entering, inputs, projected
 from worked_attention.referee.truth.scores import scores
 from worked_attention.referee.truth.weights import weights
 from worked_attention.stages.catalogue import BOOLEAN, STAGES
@@ -100,15 +100,25 @@ def _compute(case: dict, given: dict[str, np.ndarray], stages: tuple[str, ...], 
     for b in sorted({b for b, _ in queries}):
         part = Part(case, given).cut(b=b)
         if "projections" in stages:
-            made = projections(case, part.cut())  # a part of its own, so that balls of x and of weights do not stay
+            made = inputs(case, part.cut())  # a part of its own, so that balls of x do not stay
             _note(case, found, made, b=b)
             part.add(made)
+            for name in "qkv":
+                part.add(_projected(case, part.cut(), name, found))
         entered = _attended(case, part, stages, found, shared, [rows for other, rows in queries if other == b])
         if entered:
             made = backward.of_projections(case, part, entered)
             _share(shared, {name: made.pop(name) for name in list(made) if "B" not in axes(name)})
             _note(case, found, made, b=b)
     _note(case, found, shared)
+
+
+def _projected(case: dict, part: Part, name: str, found: Found) -> dict[str, Balls]:
+    """Queries, keys or values of one sequence, and of their forms the last, which is used; gradients go back through all of them."""
+    made = projected(case, part, name)
+    _note(case, found, made, b=part.b)
+    forms = [form for form in STEPS[name] if form in made]
+    return made if case["backward"] else {form: made[form] for form in forms[-1:]}
 
 
 def _attended(
