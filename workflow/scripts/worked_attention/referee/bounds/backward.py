@@ -1,6 +1,7 @@
 """Bounds of every gradient."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -73,6 +74,12 @@ def stage(of: Errors) -> None:
         d_k = heads_backward(of, "k", grouped(np.swapaxes(a["d_qk"], -1, -2) @ queries), d_k, case["key_positions"])
     note("q_heads", d_q, 1)
     note("k_heads", d_k, 1)
+    inputs_backward(of, e, m, note, linear)
+
+
+def inputs_backward(of: Errors, e: dict, m: dict, note: Callable, linear: Callable) -> None:
+    """Back through the projections: what several of them are made from has the sum of their gradients."""
+    a = of.centre
     parts: dict[str, list[np.ndarray]] = {}
     for name in "qkv":
         if f"d_{name}" in a:
