@@ -17,8 +17,8 @@ from conftest import contents, run
 
 from worked_attention.cases.columns import references
 from worked_attention.files.artifacts import Kept, read_array, read_cases, write_array
+from worked_attention.files.lost import lacking
 from worked_attention.files.summary import failure_lines, table
-from worked_attention.files.whole import lacking
 from worked_attention.references.registry import ON_REQUEST
 
 CASES = {

@@ -173,7 +173,7 @@ def test_a_table_says_what_its_columns_mean_and_spells_nan(tmp_path: Path):
     facts = {"columns": {"case": "name", "x": "a number", "n": "a count"}}
     write_study(tmp_path / "study", facts, rows, figures.page("Nothing", 1)[0], 50)
     assert (tmp_path / "study.csv").read_bytes() == b"case,x,n\na,NaN,3\nb,0.1,4\n"
-    assert json.loads((tmp_path / "study.json").read_text("utf-8")) == facts | {"rows": [rows[0] | {"x": "NaN"}, rows[1]]}
+    assert json.loads((tmp_path / "study.json").read_text("utf-8")) == facts | {"format": 1, "rows": [rows[0] | {"x": "NaN"}, rows[1]]}
 
 
 def test_a_column_against_another():

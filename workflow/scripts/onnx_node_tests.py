@@ -4,7 +4,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from worked_attention.files.artifacts import logged, write_json, write_text
+from worked_attention.files.artifacts import FORMAT, logged, write_json, write_text
 
 sys.stdout.reconfigure(encoding="utf-8")
 with logged(snakemake.log[0]):
@@ -18,7 +18,7 @@ with logged(snakemake.log[0]):
     write_json(path, suite(tests))
     found = judge(tests, load_suite(path, snakemake.params.limits)["cases"])
     text = report(found)
-    write_json(Path(snakemake.output.json), found)
+    write_json(Path(snakemake.output.json), {"format": FORMAT, **found})
     write_text(Path(snakemake.output.text), text)
     print(f"\n{text}", flush=True)
     if wrong := [name for name, test in found["tests"].items() if test["ours"]["verdict"] == "fail"]:

@@ -14,7 +14,7 @@ from worked_attention.cases.strict_yaml import Problem, Problems
 from worked_attention.cases.suites import load_config, load_suites, suites_in
 from worked_attention.cases.words import short
 from worked_attention.files.environment import installed
-from worked_attention.files.whole import lacking
+from worked_attention.files.lost import lacking
 from worked_attention.pages.language import languages
 from worked_attention.references.registry import ON_REQUEST, packages, present
 from worked_attention.stages.catalogue import STAGES

@@ -15,7 +15,7 @@ from worked_attention.archives.sources import address, changed, committed, workf
 from worked_attention.archives.zips import Files, as_json, write_archive
 from worked_attention.files.artifacts import read_suite
 from worked_attention.files.environment import git_state
-from worked_attention.files.whole import lacking
+from worked_attention.files.lost import lacking
 
 COUNTED_CONFIG = ("suites", "gates", "limits")  # of the config, what numbers and verdicts depend on
 LOOKS = ("language", "looks", "worksheet")  # the rest, but for what single commands are asked

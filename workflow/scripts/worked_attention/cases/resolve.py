@@ -9,10 +9,10 @@ import math
 from math import prod
 from pathlib import Path
 
+from worked_attention.cases.claims import claims
 from worked_attention.cases.costs import counted
 from worked_attention.cases.literals import SPELLED, Report, given_shape
 from worked_attention.cases.options import filled, schema, uses
-from worked_attention.cases.printed import claims
 from worked_attention.cases.rules import MASK_ARRAYS, beginning, check_options, check_values, drawn
 from worked_attention.cases.sizes import find_sizes, place
 from worked_attention.stages import rows

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from worked_attention.drawing.heatmaps import write_png, write_svg
-from worked_attention.files.artifacts import values, write_bytes, write_json, write_text
+from worked_attention.files.artifacts import FORMAT, values, write_bytes, write_json, write_text
 
 
 def write_study(path: Path, facts: dict, rows: list[dict], figure, dpi: int) -> None:
@@ -18,6 +18,6 @@ def write_study(path: Path, facts: dict, rows: list[dict], figure, dpi: int) -> 
     table.writeheader()
     table.writerows(rows)
     write_text(path.with_name(path.name + ".csv"), text.getvalue())
-    write_json(path.with_name(path.name + ".json"), {**facts, "rows": rows})
+    write_json(path.with_name(path.name + ".json"), {"format": FORMAT, **facts, "rows": rows})
     write_bytes(path.with_name(path.name + ".svg"), lambda file: write_svg(figure, file))
     write_bytes(path.with_name(path.name + ".png"), lambda file: write_png(figure, file, dpi))
