@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 sys.path.insert(0, str(ROOT / "workflow" / "scripts"))
 
 from worked_attention.cases.resolve import resolve  # noqa: E402
-from worked_attention.cases.suites import load_suite  # noqa: E402
+from worked_attention.cases.suites import UNLIMITED, load_suite  # noqa: E402
 from worked_attention.referee.bounds.contracts import roundoffs  # noqa: E402
 from worked_attention.referee.bounds.whole import bounds, centres  # noqa: E402
 from worked_attention.referee.truth.whole import truth  # noqa: E402
@@ -33,7 +33,7 @@ from worked_attention.stages import parameters  # noqa: E402
 from worked_attention.stages.whole import compute  # noqa: E402
 
 ROUNDS = 9
-LIMITS = {"max_array_mb": 256}
+LIMITS = UNLIMITED | {"max_array_mb": 256}
 
 
 def took(call) -> float:

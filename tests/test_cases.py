@@ -10,6 +10,7 @@ from conftest import ROOT
 from shipped import shipped
 
 from worked_attention.cases.resolve import resolve
+from worked_attention.cases.suites import UNLIMITED
 
 SCHEMA = yaml.safe_load((ROOT / "workflow/scripts/worked_attention/schemas/suite.schema.yaml").read_text("utf-8"))["$defs"]
 OPTIONS = SCHEMA["case"]["properties"]
@@ -21,7 +22,7 @@ ELSEWHERE = {
     "parameters",
     "claims",
 }  # merged; written out; `dims`; `query_positions`, ...; as given; a list
-LIMITS = {"max_array_mb": 256}
+LIMITS = UNLIMITED | {"max_array_mb": 256}
 SUITES = sorted((ROOT / "config" / "suites").glob("*.yaml"))
 HEADS = {"q_heads": [[[1, 0, 2, 1]]], "k_heads": [[[1, 0, 2, 1]]], "v_heads": [[[1, 0, 2, 1]]]}
 
