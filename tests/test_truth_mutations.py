@@ -49,8 +49,8 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = [
-    Mutation("causal one off", "masks", "return (j <= i + diagonal", "return (j < i + diagonal", "masks"),
-    Mutation("causal from the other corner", "masks", '"bottom_right": ends - queries', '"bottom_right": 0', "masks"),
+    Mutation("causal one off", "masks", "return (j <= i + ALIGN", "return (j < i + ALIGN", "masks"),
+    Mutation("causal from the other corner", "masks", "ends: ends - queries", "ends: 0", "masks"),
     Mutation("prefix one off", "masks", "| (j < prefix)", "| (j <= prefix)", "masks"),
     Mutation("window one off on the left", "masks", "else -left)", "else 1 - left)", "masks"),
     Mutation("window one off on the right", "masks", "<= (far if right", "< (far if right", "masks"),
@@ -127,7 +127,7 @@ MUTATIONS = [
     Mutation(
         "rotation before the norm forgotten",
         "projections",
-        'rotary(made.get(f"{name}_norm", made[f"{name}_heads"])',
+        "rotary(unrotated(made, name)",
         'rotary(made[f"{name}_heads"]',
         "positions",
     ),
