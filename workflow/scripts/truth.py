@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,7 +23,7 @@ from worked_attention.referee.bounds.rounding import Boundless
 from worked_attention.referee.compare import against_exact, own_gates, together, verdict_on
 from worked_attention.referee.truth.balls import Settled
 from worked_attention.referee.truth.whole import truth
-from worked_attention.stages.rows import COMPARED, along, looked_at
+from worked_attention.stages.rows import COMPARED, along, is_large, looked_at
 
 
 def checks(case: dict, certified: dict[str, Settled]) -> Iterator[tuple[str, dict]]:
@@ -50,8 +49,7 @@ def checks_of(places: list[int], part: dict, ours: dict[str, np.ndarray], certif
 def judged(case: dict, put: Callable) -> dict:
     """The verdict of the exact numbers on a case; they are `put`. What this takes in memory is free again before the next case."""
     looked, given = looked_at(case), read_case([Path(snakemake.input.parameters)], case, case["sample"])
-    large = prod(looked["shapes"]["masked"]) > COMPARED
-    with TemporaryDirectory(dir=snakemake.output[0]) if large else nullcontext() as scratch:
+    with TemporaryDirectory(dir=snakemake.output[0]) if is_large(looked) else nullcontext() as scratch:
         certified = truth(looked, given, Path(scratch) if scratch else None)
         found: dict[str, list[dict]] = {}
         for name, result in checks(case, certified):

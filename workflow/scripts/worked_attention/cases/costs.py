@@ -4,7 +4,7 @@ from math import prod
 
 from worked_attention.stages.catalogue import CATALOGUE, STAGES, WEIGHTS, kept_in, shape, size
 from worked_attention.stages.dtypes import DTYPES
-from worked_attention.stages.rows import COMPARED, blocks
+from worked_attention.stages.rows import COMPARED, blocks, is_large
 
 BALLS = ("parameters", "projections", "backward")  # stages whose arrays are balls as long as anything is computed
 
@@ -53,7 +53,6 @@ def truth_megabytes(case: dict) -> float:
     """
     sizes = {name: prod(axes) for name, axes in case["shapes"].items()}
     plain = {name: size for name, size in sizes.items() if CATALOGUE[name].axes[-1] not in ("Lk", "Lc")}
-    large = prod(case["shapes"]["masked"]) > COMPARED
     compared = (16 * sum(sizes.values()) + 130 * max(sizes.values())) / len(blocks(case, COMPARED))
     balls = sum(size for name, size in plain.items() if CATALOGUE[name].stage in BALLS and not name.endswith("_heads"))
-    return 100 + (8 * sum((plain if large else sizes).values()) + compared + 56 * balls) / 1e6
+    return 100 + (8 * sum((plain if is_large(case) else sizes).values()) + compared + 56 * balls) / 1e6

@@ -203,8 +203,13 @@ def read_rows(folder: Path, case: dict, chosen: list[int]) -> dict[str, np.ndarr
     for name in cut(case, chosen)["arrays"][folder.parent.name]:
         path = folder / f"{stored(case, name)}.npy"
         if path.exists():
-            found[name] = _taken(np.load(path, mmap_mode="r", allow_pickle=False), name, case["dims"]["Lq"], chosen)
+            found[name] = _taken_from(path, case, name, chosen)
     return found
+
+
+def _taken_from(path: Path, case: dict, name: str, chosen: list[int]) -> np.ndarray:
+    """`_taken` of the .npy file of a stage."""
+    return _taken(np.load(path, mmap_mode="r", allow_pickle=False), name, case["dims"]["Lq"], chosen)
 
 
 def _taken(whole: np.memmap, name: str, queries: int, chosen: list[int]) -> np.ndarray:
@@ -219,7 +224,7 @@ def read_looked_at(folder: Path, case: dict, name: str) -> np.ndarray:
     path = folder / case["name"] / f"{name}.npy"
     if not case["sample"]:
         return read_array(path)
-    return _taken(np.load(path, mmap_mode="r", allow_pickle=False), name, case["dims"]["Lq"], case["sample"])
+    return _taken_from(path, case, name, case["sample"])
 
 
 def objection(case: dict, stage: str, arrays: dict[str, np.ndarray]) -> str | None:

@@ -131,7 +131,7 @@ def weigh(
         return Finding("wrong", "certified" if off[at] > bound[at] else "typical", at, float(off[at]), float(limit[at]), size)
     allowed = np.minimum(limit, part)
     if (off <= allowed).all() and tells(got, expected, off, max(GRAIN[dtype] * size, step)):
-        at = tuple(int(i) for i in np.unravel_index(off.argmax(), off.shape)) if off.size else ()
+        at = _index(off.argmax(), off.shape) if off.size else ()
         return Finding("right", evidence, at, float(off[at]), float(limit[at]), size)
     at = _first(np.where(off > allowed, np.inf, limit), limit)
     return Finding("undecided", evidence, at, float(off[at]), float(limit[at]), size)
@@ -144,4 +144,9 @@ def _first(key: np.ndarray, second: np.ndarray) -> tuple[int, ...]:
     shape = key.shape
     key, second = (np.where(np.isnan(x), -np.inf, x).ravel() for x in (key, second))
     largest = np.flatnonzero(key == key.max())
-    return tuple(int(i) for i in np.unravel_index(largest[second[largest].argmax()], shape))
+    return _index(largest[second[largest].argmax()], shape)
+
+
+def _index(place: np.intp, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Index of the element that is at this place of the flat array."""
+    return tuple(int(i) for i in np.unravel_index(place, shape))

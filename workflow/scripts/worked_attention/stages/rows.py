@@ -7,6 +7,7 @@ says which queries of the whole its own are, for masks count from there: {of: qu
 
 from collections.abc import Iterable
 from hashlib import sha256
+from math import prod
 
 from worked_attention.stages.catalogue import CATALOGUE, existing, shape
 
@@ -34,6 +35,11 @@ def sample(queries: int) -> list[int]:
         found |= {length - 1, length, last - 1, last}
     found |= {int.from_bytes(sha256(f"row {i} of {queries}".encode()).digest()) % queries for i in range(DRAWN)}
     return sorted(number for number in found if 0 <= number < queries)
+
+
+def is_large(case: dict) -> bool:
+    """Whether the case has more scores than are held against others at a time; its exact ones are kept in files."""
+    return prod(case["shapes"]["masked"]) > COMPARED
 
 
 def along(name: str) -> int | None:
