@@ -367,6 +367,12 @@ def test_the_table_tells_the_verdicts_apart() -> None:
     assert lines[3].split() == ["alone", "1", "0", "0", *"-" * 6]
     assert [line.split() for line in lines if line.startswith("truth ")] == [["truth", "2", "1", "0", "0", "0"]]
     assert lines[-1] == "not installed: c.d (pip install -r envs/requirements-references.txt)"
+    absent = {"references": {name: {"not installed": 3} for name in ("onnx.reference", "onnxruntime.cpu", "jax.nn")}}
+    sampled = [{"suite": "s", "case": "c", "queries": 20, "of": 4096}]
+    lines = table({"suites": {"all_absent": alone | absent}, "errata": [], "failures": [], "sampled": sampled}, "page").splitlines()
+    assert max(map(len, lines)) <= 100 and "  s/c: 20 of 4,096 queries" in lines
+    at = lines.index("not installed: onnx.reference, onnxruntime.cpu, jax.nn")
+    assert lines[at + 1] == "(pip install -r envs/requirements-references.txt)"  # one line, to be copied
     many = [{"suite": "s", "case": f"c{i}", "reference": "a.b", "stage": "scores", "array": "qk", "reason": "is odd"} for i in range(99)]
     told = failure_lines(many, "summary.json")
     assert told[0] == "Error: s/c0: a.b first diverges in stage scores: qk is odd" and told[-1] == "and 75 more, in summary.json"

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from textwrap import wrap
 
 from worked_attention.files.artifacts import FORMAT
 
@@ -12,6 +13,8 @@ VERDICTS = {  # of a reference on a case: the word in the JSON, and that above t
     "convention": "convention",
     "unsupported": "unsupported",
 }
+WIDTH = 100  # columns of a table, and of the words below it
+UNBROKEN = "\N{NO-BREAK SPACE}"
 TOLD = 24  # errata and failures that are told one by one on a terminal
 COLUMNS: dict[str, Callable[[dict], object]] = {  # of the table of suites: what stands above, and the cell from a suite of the summary
     "cases": lambda suite: suite["cases"],
@@ -54,7 +57,7 @@ def summarise(suites: Iterable[tuple[str, list[dict]]]) -> dict:
 
 
 def table(summary: dict, page: str) -> str:
-    """The summary as text, at most 100 columns wide: a row per suite, a row per reference, the errata. page: where to see every case."""
+    """The summary as text, at most WIDTH columns wide: a row per suite, a row per reference, the errata. page: where to see every case."""
     suites = [[name, *(str(cell(suite)) for cell in COLUMNS.values())] for name, suite in summary["suites"].items()]
     counts: dict[str, Counter] = {}
     for suite in summary["suites"].values():
@@ -68,12 +71,12 @@ def table(summary: dict, page: str) -> str:
         lines.append("-: compared with nobody, as the suite says")
     lines += ["", *_aligned([["reference", *VERDICTS.values()], *references])]
     if missing:
-        lines.append(f"not installed: {', '.join(missing)} (pip install -r envs/requirements-references.txt)")
+        lines += _wrapped(f"not installed: {', '.join(missing)}", "(pip install -r envs/requirements-references.txt)")
     if found := [f"  {_place(e)}: {e['queries']:,} of {e['of']:,} queries" for e in summary["sampled"]]:
         words = (
             "of a large case some queries are looked at, and nothing is said of the others; its file in comparison/ tells which, and why:"
         )
-        lines += ["", words, *_shortened(found, page)]
+        lines += ["", *_wrapped(words), *_shortened(found, page)]
     if found := [f"  {_place(e)} {e['array']}{e['index']}: printed {e['printed']}, right {e['rounded']}" for e in summary["errata"]]:
         words = "1 printed number is wrong" if len(found) == 1 else f"{len(found)} printed numbers are wrong"
         lines += ["", f"{words} (errata):", *_shortened(found, page)]
@@ -92,6 +95,12 @@ def _failure(failure: dict) -> str:
 
 def _place(entry: dict) -> str:
     return f"{entry['suite']}/{entry['case']}"
+
+
+def _wrapped(words: str, command: str = "") -> list[str]:
+    """`words` in lines no wider than a table may be, and behind them a `command`, which stays on one line so that it can be copied."""
+    unbroken = f"{words} {command.replace(' ', UNBROKEN)}".rstrip()
+    return [line.replace(UNBROKEN, " ") for line in wrap(unbroken, WIDTH, break_long_words=False, break_on_hyphens=False)]
 
 
 def _shortened(lines: list[str], page: str) -> list[str]:
