@@ -32,11 +32,12 @@ from worked_attention.referee.arithmetics import recast  # noqa: E402
 from worked_attention.referee.bounds.contracts import CONTRACTS  # noqa: E402
 from worked_attention.referee.chain import STAGE  # noqa: E402
 from worked_attention.referee.evidence import GRAIN, NO_SUMS, difference, largest_of, source_of  # noqa: E402
-from worked_attention.referee.judge import ANY, Trials, judge_case, widened  # noqa: E402
+from worked_attention.referee.judge import judge_case  # noqa: E402
 from worked_attention.referee.mistakes.library import LIBRARY  # noqa: E402
 from worked_attention.referee.power import by_mistake  # noqa: E402
 from worked_attention.referee.report import case_verdict  # noqa: E402
 from worked_attention.referee.submissions import Sent  # noqa: E402
+from worked_attention.referee.trials import ANY, Trials, widened  # noqa: E402
 from worked_attention.references.registry import adapter, present  # noqa: E402
 from worked_attention.stages import contexts, outputs, parameters  # noqa: E402
 from worked_attention.stages.catalogue import CATALOGUE, STAGES  # noqa: E402

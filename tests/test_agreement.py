@@ -20,7 +20,7 @@ from worked_attention.archives.reading import Refused, opened
 from worked_attention.archives.report import compared, faults, reproduced, stem, table
 from worked_attention.archives.zips import check_archive
 from worked_attention.cases.suites import load_suite
-from worked_attention.files.artifacts import read_json
+from worked_attention.files.formats import read_json
 from worked_attention.pages.verdicts import REPEATED
 from worked_attention.stages.whole import compute
 

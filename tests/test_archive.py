@@ -16,7 +16,7 @@ from conftest import ROOT, run
 from worked_attention.archives.contents import LONGEST, Lost, results, title
 from worked_attention.archives.sources import address, changed, committed, workflow_files
 from worked_attention.archives.zips import Checked, as_json, check_archive, digest, write_archive, write_zip
-from worked_attention.files.artifacts import write_array
+from worked_attention.files.formats import write_array
 from worked_attention.files.sums import sums
 
 WEIGHTS = "results/small/weights/only/weights.npy"

@@ -15,8 +15,8 @@ import pytest
 import torch
 from conftest import ROOT, run, with_suites
 
-from worked_attention.files.artifacts import write_json
 from worked_attention.files.environment import VARIABLES, describe, git_state, installed, libraries, variables, without_paths
+from worked_attention.files.formats import write_json
 
 LOCK = ROOT / "envs" / "requirements.txt"
 NO_GIT = {"commit": None, "code_dirty": None}

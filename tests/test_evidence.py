@@ -11,8 +11,9 @@ from strategies import resolved
 from worked_attention.cases.columns import libraries
 from worked_attention.conformance.matrix import LOOKS, picture, verdicts
 from worked_attention.files.summary import summarise, table
-from worked_attention.referee.compare import VERDICTS, Gate, against_exact, compare_arrays, compare_case, gates_of, own_gates, verdict_on
+from worked_attention.referee.compare import VERDICTS, Gate, compare_arrays, compare_case, gates_of, own_gates, verdict_on
 from worked_attention.referee.evidence import PART, SPOILED, _first, coarsest, largest_of, source_of, tells, weigh
+from worked_attention.referee.exactness import against_exact
 from worked_attention.referee.outcome import says
 from worked_attention.referee.report import case_verdict
 from worked_attention.referee.submissions import Sent

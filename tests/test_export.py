@@ -20,7 +20,7 @@ from safetensors.numpy import save
 from worked_attention import __version__
 from worked_attention.cases.suites import load_suite
 from worked_attention.command import main
-from worked_attention.files.artifacts import read_json
+from worked_attention.files.formats import read_json
 from worked_attention.files.golden import NOT_INSTALLED, export_suite, inexpressible
 from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.whole import compute

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from strategies import raw_cases, resolved
 
-from worked_attention.files.artifacts import values
+from worked_attention.files.formats import values
 from worked_attention.stages import backward, contexts, outputs, parameters, projections, scores, weights
 from worked_attention.stages.catalogue import CATALOGUE, axes
 from worked_attention.stages.positions import frequencies

@@ -15,7 +15,8 @@ from shipped import shipped
 
 from worked_attention.cases.strict_yaml import Problems
 from worked_attention.cases.suites import load_suite
-from worked_attention.files.artifacts import read_json, read_parts, write_array
+from worked_attention.files.artifacts import read_parts
+from worked_attention.files.formats import read_json, write_array
 from worked_attention.referee.truth.masks import seen
 from worked_attention.referee.truth.parts import Part
 from worked_attention.stages import rows

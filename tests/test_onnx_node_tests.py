@@ -8,7 +8,7 @@ from conftest import copy_project, run, with_suites
 pytest.importorskip("onnx", reason="onnx is optional; pip install -r envs/requirements-references.txt")
 
 from worked_attention.conformance.onnx_node_tests import collect, judge
-from worked_attention.files.artifacts import read_json
+from worked_attention.files.formats import read_json
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import contents, copy_project, run
 
-from worked_attention.files.artifacts import read_array, write_array
+from worked_attention.files.formats import read_array, write_array
 
 DRAWN = """
 references: [torch.mha, torch.sdpa, torch.manual]

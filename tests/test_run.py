@@ -16,7 +16,8 @@ import pytest
 from conftest import contents, run
 
 from worked_attention.cases.columns import references
-from worked_attention.files.artifacts import Kept, read_array, read_cases, write_array
+from worked_attention.files.artifacts import Kept, read_cases
+from worked_attention.files.formats import read_array, write_array
 from worked_attention.files.lost import lacking
 from worked_attention.files.summary import failure_lines, table
 from worked_attention.references.registry import ON_REQUEST

@@ -14,7 +14,7 @@ from conftest import ROOT
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from worked_attention.cases.strict_yaml import Problem, Problems
-from worked_attention.files.artifacts import logged
+from worked_attention.files.jobs import logged
 from worked_attention.terminal import Terminal
 
 sys.path.insert(0, str(ROOT / "benchmarks"))

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from worked_attention.archives.contents import Lost, archive, results
-from worked_attention.files.artifacts import logged
+from worked_attention.files.jobs import logged
 
 root, asked, inputs = Path(), snakemake.params, snakemake.input
 with logged(snakemake.log[0]):

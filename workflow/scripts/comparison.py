@@ -6,20 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from worked_attention.files.artifacts import (
-    FORMAT,
-    Packed,
-    logged,
-    read_json,
-    read_looked_at,
-    read_parts,
-    read_suite,
-    stage_folders,
-    write_json,
-)
+from worked_attention.files.artifacts import read_looked_at, read_parts, read_suite, stage_folders
+from worked_attention.files.formats import FORMAT, read_json, write_json
+from worked_attention.files.jobs import logged
+from worked_attention.files.packed import Packed
 from worked_attention.referee.arithmetics import Ours, compared, compared_together
 from worked_attention.referee.claims import check_claim
-from worked_attention.stages.catalogue import CATALOGUE, STAGES
+from worked_attention.stages.catalogue import CATALOGUE, STAGES, computed
 from worked_attention.stages.rows import WHY, looked_at
 
 NOTHING = {"arrays": {}, "first_divergence": None}
@@ -30,11 +23,6 @@ def exposed(results: dict[str, dict]) -> set[str]:
     """The arrays that a reference shows; truth is none."""
     shown = [result["arrays"] for reference, result in results.items() if reference != "truth"]
     return {name.split(".")[-1] for arrays in shown for name, found in arrays.items() if found["verdict"] != "not exposed"}
-
-
-def computed(case: dict) -> set[str]:
-    """The arrays that our stages make of a case."""
-    return {name for stage in STAGES[1:] for name in case["arrays"][stage]}
 
 
 def claimed(case: dict, name: str) -> np.ndarray:
@@ -69,7 +57,7 @@ with logged(snakemake.log[0]):
                 results[reference] = {"verdict": "unsupported", "reason": reason, **NOTHING}
             else:
                 results[reference] = compared_together(found[reference], computed(looked))
-        if WHOLE in results and results[WHOLE]["arrays"] and (alone := computed(looked) - exposed(results)):
+        if WHOLE in results and results[WHOLE]["arrays"] and (alone := set(computed(looked)) - exposed(results)):
             sys.exit(f"{case['suite']}/{case['name']}: no independent reference shows {', '.join(sorted(alone))}")
         diverging = [{"reference": r, **c["first_divergence"]} for r, c in results.items() if c["first_divergence"]]
         claims = [(claim, check_claim(claim, claimed(case, claim["array"]))) for claim in case["claims"]]

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from worked_attention.conformance.matrix import picture, table, verdicts
-from worked_attention.files.artifacts import FORMAT, logged, read_json, write_json, write_text
+from worked_attention.files.formats import FORMAT, read_json, write_json, write_text
+from worked_attention.files.jobs import logged
 
 with logged(snakemake.log[0]):
     cells: dict[str, dict] = {suite: {} for suite in snakemake.params.suites}

@@ -3,7 +3,9 @@
 import gc
 from pathlib import Path
 
-from worked_attention.files.artifacts import logged, read_cases, write_json
+from worked_attention.files.artifacts import read_cases
+from worked_attention.files.formats import write_json
+from worked_attention.files.jobs import logged
 from worked_attention.referee.arithmetics import Ours, compared, recast
 from worked_attention.references.registry import adapter
 from worked_attention.stages.dtypes import DTYPES, usual_precision

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from worked_attention.files.artifacts import FORMAT, logged, read_json, write_json
 from worked_attention.files.environment import describe, libraries
+from worked_attention.files.formats import FORMAT, read_json, write_json
+from worked_attention.files.jobs import logged
 
 with logged(snakemake.log[0]):
     noted = [read_json(Path(folder, "libraries.json")) for folder in snakemake.input.torch]

@@ -4,7 +4,9 @@ from pathlib import Path
 
 from worked_attention.drawing.heatmaps import case_figure, overview_figure, write_png, write_svg
 from worked_attention.drawing.maps import chosen, maps
-from worked_attention.files.artifacts import logged, read_case, read_suite, write_bytes
+from worked_attention.files.artifacts import read_case, read_suite
+from worked_attention.files.formats import write_bytes
+from worked_attention.files.jobs import logged
 from worked_attention.referee.claims import check_claim
 from worked_attention.stages.rows import looked_at
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import yaml
 
-from worked_attention.files.artifacts import logged, read_json, read_looked_at, read_suite, write_text
+from worked_attention.files.artifacts import read_looked_at, read_suite
+from worked_attention.files.formats import read_json, write_text
+from worked_attention.files.jobs import logged
 from worked_attention.pages.front import front_sections
 from worked_attention.pages.language import N_, _, speak
 from worked_attention.pages.render import renderer

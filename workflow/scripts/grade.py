@@ -5,7 +5,8 @@ from pathlib import Path
 
 from worked_attention.cases.escapes import printable
 from worked_attention.cases.words import short
-from worked_attention.files.artifacts import logged, write_text
+from worked_attention.files.formats import write_text
+from worked_attention.files.jobs import logged
 from worked_attention.referee.submissions import place
 from worked_attention.worksheets.report import graded, line, objection, table
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from worked_attention.cases.escapes import printable
 from worked_attention.cases.suites import load_suite
-from worked_attention.files.artifacts import logged, write_json, write_text
+from worked_attention.files.formats import write_json, write_text
+from worked_attention.files.jobs import logged
 from worked_attention.pages.language import speak
 from worked_attention.pages.render import renderer
 from worked_attention.referee.outcome import WORDS, objection

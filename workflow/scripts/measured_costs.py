@@ -4,7 +4,8 @@ import time
 from pathlib import Path
 
 from worked_attention.cases.fitting import fitting
-from worked_attention.files.artifacts import logged, read_case, read_suite
+from worked_attention.files.artifacts import read_case, read_suite
+from worked_attention.files.jobs import logged
 from worked_attention.stages.whole import STAGE
 from worked_attention.studies import figures
 from worked_attention.studies.files import write_study

@@ -4,7 +4,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from worked_attention.files.artifacts import FORMAT, logged, write_json, write_text
+from worked_attention.files.formats import FORMAT, write_json, write_text
+from worked_attention.files.jobs import logged
 
 sys.stdout.reconfigure(encoding="utf-8")
 with logged(snakemake.log[0]):

@@ -3,7 +3,9 @@
 from functools import lru_cache
 from pathlib import Path
 
-from worked_attention.files.artifacts import logged, read_case, read_json, read_suite, stage_folders, write_text
+from worked_attention.files.artifacts import read_case, read_suite, stage_folders
+from worked_attention.files.formats import read_json, write_text
+from worked_attention.files.jobs import logged
 from worked_attention.pages.case_page import case_sections, printed_numbers
 from worked_attention.pages.language import speak
 from worked_attention.pages.markdown import markdown

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from worked_attention.cases.suites import UNLIMITED, load_suite
-from worked_attention.files.artifacts import logged, write_json, write_stage
+from worked_attention.files.artifacts import write_stage
+from worked_attention.files.formats import write_json
+from worked_attention.files.jobs import logged
 from worked_attention.stages import parameters
 
 with logged(snakemake.log[0]):

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from worked_attention.cases.suites import UNLIMITED, load_suite
-from worked_attention.files.artifacts import FORMAT, logged, write_json, write_text
+from worked_attention.files.formats import FORMAT, write_json, write_text
+from worked_attention.files.jobs import logged
 from worked_attention.referee.power import WAYS, power
 
 folder = Path("config/suites")

@@ -5,7 +5,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from worked_attention.cases.questions import Place, load_counted, places
-from worked_attention.files.artifacts import logged, read_case, read_json, write_text
+from worked_attention.files.artifacts import read_case
+from worked_attention.files.formats import read_json, write_text
+from worked_attention.files.jobs import logged
 from worked_attention.pages.case_page import printed_numbers
 from worked_attention.pages.language import speak
 from worked_attention.pages.markdown import markdown

@@ -4,8 +4,11 @@ import gc
 from contextlib import ExitStack
 from pathlib import Path
 
-from worked_attention.files.artifacts import FORMAT, logged, packed, read_cases, write_json
+from worked_attention.files.artifacts import read_cases
 from worked_attention.files.environment import libraries, without_paths
+from worked_attention.files.formats import FORMAT, write_json
+from worked_attention.files.jobs import logged
+from worked_attention.files.packed import packed
 from worked_attention.references.registry import adapter
 
 gc.disable()  # what a library makes while it is imported stays; to search that for garbage takes a tenth of this job

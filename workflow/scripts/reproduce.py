@@ -6,8 +6,8 @@ from pathlib import Path
 from worked_attention.archives.page import publish
 from worked_attention.archives.reading import Refused, opened
 from worked_attention.archives.report import faults, reproduced, stem
-from worked_attention.files.artifacts import logged
 from worked_attention.files.environment import describe, libraries
+from worked_attention.files.jobs import logged
 from worked_attention.pages.language import speak
 
 sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")

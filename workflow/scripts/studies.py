@@ -4,7 +4,9 @@ from functools import partial
 from pathlib import Path
 
 from worked_attention.cases.fitting import fitting, known
-from worked_attention.files.artifacts import logged, read_json, read_looked_at, read_suite
+from worked_attention.files.artifacts import read_looked_at, read_suite
+from worked_attention.files.formats import read_json
+from worked_attention.files.jobs import logged
 from worked_attention.studies import figures, tables
 from worked_attention.studies.cases import row
 from worked_attention.studies.files import write_study

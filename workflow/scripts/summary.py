@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from worked_attention.cases.columns import columns
-from worked_attention.files.artifacts import FORMAT, logged, read_json, read_looked_at, read_suite, write_json, write_text
+from worked_attention.files.artifacts import read_looked_at, read_suite
+from worked_attention.files.formats import FORMAT, read_json, write_json, write_text
+from worked_attention.files.jobs import logged
 from worked_attention.files.summary import summarise, table
 from worked_attention.studies.cases import row, spreadsheet
 

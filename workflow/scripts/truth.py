@@ -8,42 +8,24 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from worked_attention.files.artifacts import (
-    FORMAT,
-    logged,
-    packed,
-    progress,
-    read_case,
-    read_parts,
-    read_suite,
-    stage_folders,
-    write_json,
-)
+from worked_attention.files.artifacts import read_case, read_parts, read_suite, stage_folders
+from worked_attention.files.formats import FORMAT, write_json
+from worked_attention.files.jobs import logged, progress
+from worked_attention.files.packed import packed
 from worked_attention.referee.bounds.rounding import Boundless
-from worked_attention.referee.compare import against_exact, own_gates, together, verdict_on
+from worked_attention.referee.compare import together, verdict_on
+from worked_attention.referee.exactness import held_against
 from worked_attention.referee.truth.balls import Settled
 from worked_attention.referee.truth.whole import truth
-from worked_attention.stages.rows import COMPARED, along, is_large, looked_at
+from worked_attention.stages.rows import COMPARED, is_large, looked_at
 
 
 def checks(case: dict, certified: dict[str, Settled]) -> Iterator[tuple[str, dict]]:
     """(name, `against_exact`) of the arrays of a case, of large ones some rows at a time."""
     for places, part, ours in read_parts(stage_folders(snakemake.input), case):
         progress(f"{case['suite']}/{case['name']}: held against the exact numbers, from query {places[0]:,}")
-        yield from checks_of(places, part, ours, certified)
+        yield from held_against(certified, places, part, ours)
         del part, ours  # before the next ones are read
-
-
-def checks_of(places: list[int], part: dict, ours: dict[str, np.ndarray], certified: dict[str, Settled]) -> Iterator[tuple[str, dict]]:
-    """(name, `against_exact`) of the rows `places` of a case; what has no queries is looked at with the first of them."""
-    allowed = own_gates(part, ours)
-    for name, found in certified.items():
-        axis, at = along(name), ...
-        if axis is not None and found.middle.shape[axis] > len(places):
-            at = (..., places, *[slice(None)] * (-axis - 1))
-        elif axis is None and places[0]:
-            continue
-        yield name, against_exact(ours[name], *found[at], allowed[name])
 
 
 def judged(case: dict, put: Callable) -> dict:

@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-from worked_attention.files.artifacts import logged, read_json, write_text
+from worked_attention.files.formats import read_json, write_text
+from worked_attention.files.jobs import logged
 from worked_attention.files.summary import failure_lines
 
 sys.stdout.reconfigure(encoding="utf-8")

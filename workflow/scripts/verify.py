@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from worked_attention.archives.zips import check_archive
-from worked_attention.files.artifacts import logged
+from worked_attention.files.jobs import logged
 
 sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 with logged(snakemake.log[0]):

@@ -7,7 +7,8 @@ from pathlib import Path
 from worked_attention.cases.escapes import printable
 from worked_attention.cases.strict_yaml import Problems
 from worked_attention.cases.words import short
-from worked_attention.files.artifacts import logged, write_json, write_text
+from worked_attention.files.formats import write_json, write_text
+from worked_attention.files.jobs import logged
 from worked_attention.pages.language import speak
 from worked_attention.pages.markdown import markdown
 from worked_attention.pages.render import renderer

@@ -13,13 +13,13 @@ from worked_attention.cases.chosen import Chosen, chosen
 from worked_attention.cases.escapes import printable
 from worked_attention.cases.strict_yaml import Problems
 from worked_attention.cases.suites import NAME
-from worked_attention.files.artifacts import write_json, write_text
-from worked_attention.referee.judge import ANY
+from worked_attention.files.formats import write_json, write_text
 from worked_attention.referee.mistakes.library import LIBRARY
 from worked_attention.referee.outcome import ALLOWABLE, WORDS, annotations, junit, objection
 from worked_attention.referee.power import HALF, WAYS, noticed
 from worked_attention.referee.report import judge_all, table
 from worked_attention.referee.submissions import Submission, Unreadable
+from worked_attention.referee.trials import ANY
 from worked_attention.stages import parameters
 from worked_attention.stages.catalogue import CATALOGUE
 from worked_attention.stages.dtypes import DTYPES

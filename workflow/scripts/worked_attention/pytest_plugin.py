@@ -76,12 +76,13 @@ class AttentionCase:
 
     def _judged(self, attention: Callable | object) -> tuple[str, str]:
         """The verdict in a word and in a sentence."""
-        from worked_attention.referee.caller import COMPUTED, answered, npy
+        from worked_attention.referee.caller import answered, npy
         from worked_attention.referee.declarations import declared
         from worked_attention.referee.handed import handed
         from worked_attention.referee.outcome import remedies, says
         from worked_attention.referee.report import case_verdict
         from worked_attention.referee.submissions import received
+        from worked_attention.stages.catalogue import COMPUTED
 
         module = attention
         if not any(hasattr(attention, name) for name in ("attention", *COMPUTED)):

@@ -5,7 +5,7 @@ from pathlib import Path
 from worked_attention.archives.agreement import WORDS, counts, share
 from worked_attention.archives.causes import CAUSES
 from worked_attention.archives.report import table
-from worked_attention.files.artifacts import write_json, write_text
+from worked_attention.files.formats import write_json, write_text
 from worked_attention.pages.language import _
 from worked_attention.pages.render import renderer
 

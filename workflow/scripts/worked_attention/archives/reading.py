@@ -13,7 +13,7 @@ from worked_attention.archives.zips import DAMAGE, check_archive, damaged, refus
 from worked_attention.cases.escapes import printable
 from worked_attention.cases.strict_yaml import Problems
 from worked_attention.cases.suites import load_suite
-from worked_attention.files.artifacts import from_npy
+from worked_attention.files.formats import from_npy
 from worked_attention.stages.catalogue import CATALOGUE, STAGES
 from worked_attention.stages.rows import along, looked_at, stored
 

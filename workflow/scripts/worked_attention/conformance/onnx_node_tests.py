@@ -14,7 +14,7 @@ from importlib.util import find_spec
 import numpy as np
 import onnx
 
-from worked_attention.files.artifacts import values
+from worked_attention.files.formats import values
 from worked_attention.stages.contexts import merge_heads
 from worked_attention.stages.dtypes import overflow, usual_precision
 from worked_attention.stages.positions import rotate

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from worked_attention import __version__
-from worked_attention.files.artifacts import describe, write_bytes, write_json, write_text
+from worked_attention.files.artifacts import describe
+from worked_attention.files.formats import write_bytes, write_json, write_text
 from worked_attention.files.sums import SUMS, sums
 from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.projections import latest

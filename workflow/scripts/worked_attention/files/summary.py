@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from textwrap import wrap
 
-from worked_attention.files.artifacts import FORMAT
+from worked_attention.files.formats import FORMAT
 
 VERDICTS = {  # of a reference on a case: the word in the JSON, and that above the column of a table
     "pass": "passed",

@@ -89,7 +89,7 @@ def compared(ours: Ours, theirs: Arrays, convention: str | None) -> dict:
     return {**result, "contract": contract} | ({"empty_row": row} if row else {})
 
 
-def compared_together(parts: list[dict], names: set[str]) -> dict:
+def compared_together(parts: list[dict], names: list[str]) -> dict:
     """What `compared` says of the queries of a case, some at a time, as said of the case, whose arrays have these `names`."""
     if len(parts) == 1:
         return parts[0]

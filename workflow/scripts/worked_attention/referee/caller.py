@@ -26,10 +26,9 @@ from worked_attention.referee import printed
 from worked_attention.referee.chain import fill
 from worked_attention.referee.handed import READY
 from worked_attention.referee.kernels import laid_out, meant, order, refusal, taken_back
-from worked_attention.stages.catalogue import STAGES
+from worked_attention.stages.catalogue import COMPUTED
 from worked_attention.stages.precision import bfloat16
 
-COMPUTED = STAGES[1:]
 MAIN = {"scores": "masked", "weights": "weights", "contexts": "contexts", "outputs": "output"}  # what a lone array of a stage is
 KINDS = ("numpy", "torch")  # of the arrays that a file is handed
 SMALL = 1_000_000  # bytes, what any file or array may have

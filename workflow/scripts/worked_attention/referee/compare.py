@@ -1,7 +1,7 @@
 """Two results held against each other."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -13,7 +13,7 @@ from worked_attention.referee.bounds.whole import bounds, kept_centres
 from worked_attention.referee.evidence import coarsest, source_of, weigh
 from worked_attention.referee.typical.whole import deviations
 from worked_attention.referee.units import spelled, unit
-from worked_attention.stages.catalogue import CATALOGUE
+from worked_attention.stages.catalogue import CATALOGUE, computed
 
 Arrays = dict[str, np.ndarray]
 SEVERITY = ("pass", "undecided", "fail")
@@ -45,7 +45,7 @@ def gates_of(case: dict, ours: dict[str, np.ndarray], gates: dict) -> dict[str, 
     if gates["rule"] == "certified":
         both = [(u, kept), (usual(case), kept)]
         return _gates(case, ours, certified(case, ours), both, lambda: kept_centres(case, ours, usual(case), kept))
-    made = [name for stage in case["arrays"] if stage != "parameters" for name in case["arrays"][stage]]
+    made = computed(case)
     if case["dtype"] in gates:
         return _gates(case, ours, dict.fromkeys(made, gates[case["dtype"]]), [], dict)
     sources = {name: [source for source in (name, *CATALOGUE[name].made_from) if source in ours] for name in made}
@@ -101,15 +101,6 @@ def compare_arrays(ours: np.ndarray, theirs: np.ndarray, gate: Gate) -> dict:
     if found.word == "undecided":
         result["reason"] = f"may differ by {found.limit:.2g}, and its largest element is {found.size:.2g}"
     return result
-
-
-def against_exact(ours: np.ndarray, exact: np.ndarray, radius: np.ndarray, gate: Gate) -> dict:
-    """Our array against the exact numbers; what is not certified, where the radius is infinite, accuses nobody, and acquits nobody."""
-    known = np.isfinite(radius)
-    if not known.all():
-        exact, radius = np.where(known, exact, ours), np.where(known, radius, 0.0)
-    result = compare_arrays(exact, ours, replace(gate, bound=gate.bound + radius))
-    return result | ({"verdict": "undecided", "reason": "is not certified"} if result["verdict"] == "pass" and not known.all() else {})
 
 
 def together(parts: list[dict]) -> dict:

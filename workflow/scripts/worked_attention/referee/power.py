@@ -9,7 +9,7 @@ from worked_attention.referee.chain import Arrays
 from worked_attention.referee.judge import judge_case
 from worked_attention.referee.mistakes.entry import Mistake
 from worked_attention.referee.mistakes.library import LIBRARY
-from worked_attention.stages.catalogue import STAGES
+from worked_attention.stages.catalogue import COMPUTED, STAGES
 from worked_attention.stages.precision import bfloat16
 from worked_attention.stages.whole import compute
 
@@ -23,7 +23,7 @@ def by_mistake(case: dict, right: Arrays, mistake: Mistake) -> Arrays | None:
         return None
     made = {name: right[name] for name in case["arrays"]["parameters"]}
     with np.errstate(all="ignore"):
-        for stage in STAGES[1:]:
+        for stage in COMPUTED:
             if stage == mistake.stage or STAGES.index(stage) < STAGES.index(mistake.stage):
                 kept = mistake.run(stage, case, dict(made)) if stage == mistake.stage else {n: right[n] for n in case["arrays"][stage]}
                 if stage == mistake.stage and all(np.array_equal(kept[n], right[n], equal_nan=kept[n].dtype != bool) for n in kept):

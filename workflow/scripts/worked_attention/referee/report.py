@@ -9,10 +9,11 @@ from worked_attention.cases.escapes import printable
 from worked_attention.referee.bounds.whole import centres
 from worked_attention.referee.conventions import largest_score, others
 from worked_attention.referee.diagnosis import Diagnoser, in_half
-from worked_attention.referee.judge import ANY, judge_case
+from worked_attention.referee.judge import judge_case
 from worked_attention.referee.outcome import counts, grouped, named, remedies, says
 from worked_attention.referee.printed import rounded
 from worked_attention.referee.submissions import Arrays, Sent, Submission
+from worked_attention.referee.trials import ANY
 from worked_attention.stages.dtypes import DTYPES, HALF
 
 FORMAT = 1  # of verdict.json

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 STAGES = ("parameters", "projections", "scores", "weights", "contexts", "outputs", "backward")
+COMPUTED = STAGES[1:]  # all but what a case starts from
 Has = set[str]  # what a case has: names of its parameters and of the options that it uses
 
 
@@ -207,6 +208,11 @@ def existing(has: Has) -> dict[str, list[str]]:
     made = [name for name, array in CATALOGUE.items() if array.stage != "parameters" and array.when(has)]
     stages = {stage: [name for name in made if CATALOGUE[name].stage == stage] for stage in STAGES}
     return {**stages, "parameters": [name for name in CATALOGUE if name in given]}
+
+
+def computed(case: dict) -> list[str]:
+    """Names of the arrays that the stages make of a resolved `case`, in their order."""
+    return [name for stage in COMPUTED for name in case["arrays"][stage]]
 
 
 SOURCES = {  # what queries, keys and values are projected from: the first that the case has

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from worked_attention.drawing.heatmaps import write_png, write_svg
-from worked_attention.files.artifacts import FORMAT, values, write_bytes, write_json, write_text
+from worked_attention.files.formats import FORMAT, values, write_bytes, write_json, write_text
 
 
 def write_study(path: Path, facts: dict, rows: list[dict], figure, dpi: int) -> None:

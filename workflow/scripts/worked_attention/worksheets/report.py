@@ -9,7 +9,7 @@ from pathlib import Path
 
 from worked_attention.cases.escapes import printable
 from worked_attention.cases.words import harmless, short
-from worked_attention.files.artifacts import read_json
+from worked_attention.files.formats import read_json
 from worked_attention.worksheets.answers import Unreadable, numbers, read
 from worked_attention.worksheets.grading import Grade, grade
 from worked_attention.worksheets.making import again

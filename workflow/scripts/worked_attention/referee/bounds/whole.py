@@ -6,7 +6,7 @@ import numpy as np
 
 from worked_attention.referee.bounds import backward, contexts, outputs, projections, scores, weights
 from worked_attention.referee.bounds.rounding import PRESCALED, Errors
-from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, STAGES
+from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, STAGES, computed
 from worked_attention.stages.dtypes import DTYPES, usual_precision
 from worked_attention.stages.masks import fill_value
 from worked_attention.stages.whole import from_parameters
@@ -38,7 +38,7 @@ def bounds(case: dict, arrays: dict[str, np.ndarray], u: float, u_kept: float | 
     with np.errstate(over="ignore", invalid="ignore"):
         for bound in BOUNDS.values():
             bound(of)
-    return {name: of.of(name) for stage in STAGES[1:] for name in case["arrays"][stage]}
+    return {name: of.of(name) for name in computed(case)}
 
 
 def stage_bounds(

@@ -13,7 +13,7 @@ from worked_attention.referee.truth.parts import Part, axes, blocks, place
 from worked_attention.referee.truth.projections import STEPS, columns, entering, inputs, projected
 from worked_attention.referee.truth.scores import scores
 from worked_attention.referee.truth.weights import weights
-from worked_attention.stages.catalogue import BOOLEAN, STAGES
+from worked_attention.stages.catalogue import BOOLEAN, COMPUTED
 
 HEAD = {"scores": scores, "weights": weights, "contexts": contexts}  # stages of one head
 TOKENS, CELLS = 128, 2**14  # queries whose heads are put side by side, and scores of a head, at a time
@@ -42,7 +42,7 @@ def truth(case: dict, arrays: dict[str, np.ndarray], scratch: Path | None = None
     returned, for scores and weights that take too much memory. `keep` is boolean, with radius 0. A number that 4096 bits do not certify
     has the midpoint NaN and an infinite radius. Raises ValueError for an empty row where the case says `error`.
     """
-    return _certified(case, {name: arrays[name] for name in case["arrays"]["parameters"]}, STAGES[1:], scratch)
+    return _certified(case, {name: arrays[name] for name in case["arrays"]["parameters"]}, COMPUTED, scratch)
 
 
 def stage_truth(case: dict, stage: str, arrays: dict[str, np.ndarray]) -> dict[str, Settled]:

@@ -5,10 +5,10 @@ import numpy as np
 from worked_attention.referee.bounds.rounding import PRESCALED
 from worked_attention.referee.typical import backward, contexts, projections, scores, weights
 from worked_attention.referee.typical.rounding import Spread
-from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, STAGES
+from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE, COMPUTED, computed
 
 TYPICAL = dict(
-    zip(STAGES[1:], (projections.stage, scores.stage, weights.stage, contexts.stage, contexts.output, backward.stage), strict=True)
+    zip(COMPUTED, (projections.stage, scores.stage, weights.stage, contexts.stage, contexts.output, backward.stage), strict=True)
 )
 
 
@@ -23,4 +23,4 @@ def deviations(case: dict, arrays: dict[str, np.ndarray], u: float, u_kept: floa
     with np.errstate(all="ignore"):
         for stage in TYPICAL.values():
             stage(of)
-    return {name: of.sigma(name) for stage in STAGES[1:] for name in case["arrays"][stage]}
+    return {name: of.sigma(name) for name in computed(case)}
