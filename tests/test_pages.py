@@ -396,7 +396,14 @@ def test_the_front_page_says_first_what_was_found():
     assert 'href="questions/qwer.html">Qwer &lt;qwer&gt;?</a>' in page and "(mine): Qwer?" in page
     assert "&lt;The first&gt;" in page and "<rect" in page and 'href="studies/mine/exact/reach.svg"' in page
     assert "No comparison failed" in front_of(suite_of("pass")) and "1 undecided" in front_of(suite_of("undecided"))
+    assert "it agrees with ours" in front_of(suite_of("pass")) and "it agrees with ours" not in front_of(suite_of("undecided"))
     assert "could not be decided" in front_of(suite_of("undecided")) and "could not be decided" not in front_of(suite_of("pass"))
+
+
+@pytest.mark.parametrize("verdict", ["unsupported", "not installed"])
+def test_the_front_page_takes_silence_for_no_agreement(verdict):
+    page = front_of(suite_of(verdict))
+    assert "Nothing was compared" in page and "compared with nobody" in page and "omparison failed" not in page
 
 
 def test_the_front_page_refuses_a_verdict_that_it_does_not_know():

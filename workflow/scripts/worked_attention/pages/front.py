@@ -15,6 +15,7 @@ SHOWN = 12  # rows of a table that stand open
 FEW = 8  # cases of a suite whose list stands open
 GROUP = 100  # cases in one list; of a suite with more each hundred is folded away by itself
 SIDE = 84  # of a thumbnail
+MET = {"pass", "fail", "undecided", "convention"}  # verdicts of references that show something
 TELLING = ("numpy", "torch", "onnx", "onnxruntime", "jax", "python-flint", "snakemake")  # packages that make numbers
 
 
@@ -66,7 +67,8 @@ def questions_section(questions: list[tuple[str, str]], unanswered: dict[str, li
 
 def found(suites: list[dict], errata: list[dict], failures: list[dict]) -> Section:
     """Failures, what could not be decided, printed numbers that are wrong; then who passes how many cases."""
-    blocks: list = [verdict_words(failures)]
+    verdicts = {result["verdict"] for suite in suites for case in suite["cases"] for result in case["comparison"]["references"].values()}
+    blocks: list = [verdict_words(failures, verdicts)]
     if failures:
         rows = []
         for failure in failures:
@@ -102,8 +104,8 @@ def found(suites: list[dict], errata: list[dict], failures: list[dict]) -> Secti
     return Section(_("What was found"), "found", tuple(blocks))
 
 
-def verdict_words(failures: list[dict]) -> Words:
-    """Whether all comparisons passed, in a sentence."""
+def verdict_words(failures: list[dict], verdicts: set[str]) -> Words:
+    """Whether all comparisons passed, in a sentence; verdicts: those of all references on all cases."""
     if failures:
         words = ngettext(
             "{n} comparison failed: ours and the reference differ by more than is allowed.",
@@ -111,6 +113,10 @@ def verdict_words(failures: list[dict]) -> Words:
             len(failures),
         )
         return Words(words.format(n=len(failures)), "bad")
+    if not verdicts & MET:
+        return Words(_("Nothing was compared: these suites ask for no reference, or for none that is installed and can run their cases."))
+    if "undecided" in verdicts:
+        return Words(_("No comparison failed."))
     return Words(_("No comparison failed: wherever a reference can run a case by the same convention, it agrees with ours."), "good")
 
 
@@ -173,7 +179,8 @@ def suite_part(suite: dict) -> Part:
         said.append(checked.format(n=len(claims), wrong=wrong))
     failed = sum(bool(case["comparison"]["first_divergence"]) for case in cases)
     in_cases = ngettext("a comparison failed in {n} case.", "a comparison failed in {n} cases.", failed)
-    said.append(in_cases.format(n=failed) if failed else _("no comparison failed."))
+    nobody = not any(result["verdict"] in MET for case in cases for result in case["comparison"]["references"].values())
+    said.append(in_cases.format(n=failed) if failed else _("compared with nobody.") if nobody else _("no comparison failed."))
     blocks: list = [Words(suite["description"])] if suite["description"] else []
     if suite["thumbnail"] is not None:
         picture = _("{suite}: weights of {case}, first head").format(suite=suite["name"], case=cases[0]["title"])
