@@ -1,5 +1,6 @@
 """Worked Attention: attention, every number, rebuilt by one DAG. This file is the table of contents."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -19,10 +20,13 @@ from worked_attention.plan import Plan
 
 ours_first()
 
+gc.disable()  # to look for garbage among many cases, of which none is any, takes as long as to read them
 try:
     plan = Plan(config)
 except Problems as problems:
     sys.exit(str(problems))
+gc.freeze()
+gc.enable()
 
 if "--report" in sys.argv and not Path(plan.place, "index.html").exists():
     sys.exit(

@@ -16,6 +16,7 @@ import pytest
 from conftest import contents, run
 
 from worked_attention.cases.columns import references
+from worked_attention.cases.suites import load_suite
 from worked_attention.files.artifacts import Kept, read_cases
 from worked_attention.files.formats import read_array, write_array
 from worked_attention.files.lost import lacking
@@ -334,6 +335,20 @@ def test_a_job_that_ends_without_a_log_is_told(failing: Path, first_line: str, l
     done = run(failing)
     assert done.returncode != 0
     assert re.fullmatch(last, done.stderr.splitlines()[-1])
+
+
+def test_scores_that_are_kept_in_half_as_many_bytes_have_lost_nothing(tmp_path: Path) -> None:
+    (suite := tmp_path / "narrow.yaml").write_text(
+        "cases: {a: {dtype: float32, precision: {scores: float16}, sizes: {Lq: 40, d_model: 4}, parameters: {x: {grid: {}}}}}", "utf-8"
+    )
+    (folder := tmp_path / "scores" / "a").mkdir(parents=True)
+    (folder / "stage.json").write_text("{}", "utf-8")
+    for name in ("qk", "scaled", "masked"):
+        np.save(folder / f"{name}.npy", np.zeros((1, 40, 40), np.float16))
+    cases = load_suite(suite, {})["cases"].values()
+    assert lacking(folder.parent, cases) is None
+    np.save(folder / "scaled.npy", np.zeros((1, 30, 40), np.float16))
+    assert lacking(folder.parent, cases) == "a/scaled.npy"
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut short"])

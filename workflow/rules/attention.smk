@@ -17,7 +17,7 @@ rule parameters:
     conda:
         "../../envs/attention.yaml"
     params:
-        suite=lambda wildcards: plan.digest(wildcards.suite),
+        suite=lambda wildcards: plan.digests[wildcards.suite],
         whole=plan.config["limits"]["max_whole_mb"],
         code=code("parameters", without="cases"),
     script:

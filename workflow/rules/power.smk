@@ -17,7 +17,7 @@ rule power:
         "../../envs/attention.yaml"
     params:
         suites={
-            suite: plan.digest(suite)
+            suite: plan.digests[suite]
             for suite in plan.suites
             if suite not in plan.sampled
         },

@@ -6,6 +6,7 @@ The rules know suites by name alone; the number of cases changes no rule.
 import hashlib
 import json
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 from worked_attention.cases.columns import libraries, references
@@ -94,12 +95,16 @@ class Plan:
         """The path of what another target makes, of this run's suites or else of all; none if it was not made."""
         return [path for path in (f"{self.place}/{name}", f"results/{name}") if Path(path).is_file()][:1]
 
-    def digest(self, suite: str) -> str:
-        """A digest of what a suite says, once it is resolved, and of its array files: a comment or a touched file changes nothing."""
-        said = hashlib.sha256(json.dumps(self.suites[suite]).encode())
-        for path in self.suites[suite]["files"]:
-            said.update(hashlib.sha256(Path(path).read_bytes()).digest())
-        return said.hexdigest()[:12]
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """By suite, a digest of what it says, once it is resolved, and of its array files: a comment or a touched file changes nothing."""
+        found = {}
+        for name, suite in self.suites.items():
+            said = hashlib.sha256(json.dumps(suite).encode())
+            for path in suite["files"]:
+                said.update(hashlib.sha256(Path(path).read_bytes()).digest())
+            found[name] = said.hexdigest()[:12]
+        return found
 
     def folders(self, suite: str) -> list[str]:
         """The folders of all stages of a suite."""

@@ -33,6 +33,16 @@ def _literal_shape(value: list, biggest: float, dtype: str, where: tuple, fail: 
         fail(where, f"holds {prod(axes):,} numbers, more than limits.max_array_mb allows; make it smaller or raise the limit")
         return tuple(axes)
 
+    if 0 in axes:
+        fail(where, "is empty; give at least one token and one number each")
+    elif dtype == "bool" or not _plain(value, axes, DTYPES[dtype].largest):
+        _walk(value, axes, dtype, where, fail)
+    return tuple(axes)
+
+
+def _walk(value: list, axes: list[int], dtype: str, where: tuple, fail: Report) -> None:
+    """What does not fit among lists that should be nested to the shape `axes`, item by item."""
+
     def walk(item: object, depth: int, path: tuple) -> None:
         if depth < len(axes) and not isinstance(item, list):
             fail(path, f"is {shown(item)}, should be a list of {axes[depth]}, as the first one is")
@@ -56,11 +66,17 @@ def _literal_shape(value: list, biggest: float, dtype: str, where: tuple, fail: 
             )
             fail(path, f"is {item}, should be a finite number, in {dtype} at most {DTYPES[dtype].largest:.4g}{meant}")
 
-    if 0 in axes:
-        fail(where, "is empty; give at least one token and one number each")
-    else:
-        walk(value, 0, where)
-    return tuple(axes)
+    walk(value, 0, where)
+
+
+def _plain(value: list, axes: list[int], largest: float) -> bool:
+    """Whether lists nested to the shape `axes` hold numbers alone, none beyond `largest`: nearly all do, and this sees it quickly."""
+    level = [value]
+    for length in axes:
+        if not all(type(item) is list and len(item) == length for item in level):
+            return False
+        level = [child for item in level for child in item]
+    return {*map(type, level)} <= {int, float} and all(abs(item) <= largest for item in level)
 
 
 def _file_shape(name: str, tensor: str | None, folder: Path, biggest: float, dtype: str, where: tuple, fail: Report) -> tuple | None:

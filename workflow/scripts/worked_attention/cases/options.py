@@ -32,7 +32,7 @@ def schema(name: str) -> dict:
 
 def applies(rule: dict, given: dict) -> bool:
     """Whether an option belongs to what stands beside it. rule: of the option; given: its block, where the other options stand."""
-    return all(given.get(other) in kinds for other, kinds in rule.get("only_for", {}).items())
+    return "only_for" not in rule or all(given.get(other) in kinds for other, kinds in rule["only_for"].items())
 
 
 def filled(block: dict, given: dict) -> dict:
@@ -43,8 +43,8 @@ def filled(block: dict, given: dict) -> dict:
     exclusive = block.get("else", block).get("maxProperties") == 1
     whole = {}
     for name, rule in block["properties"].items():
-        value = given.get(name, rule.get("default") if applies(rule, given) else None)
         if name in given or not exclusive:
+            value = given[name] if name in given else rule.get("default") if applies(rule, given) else None
             whole[name] = filled(rule, value) if isinstance(value, dict) and "properties" in rule else value
     return whole
 

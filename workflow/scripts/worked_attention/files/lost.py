@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from math import prod
 from pathlib import Path
 
-from worked_attention.stages.catalogue import BOOLEAN
+from worked_attention.stages.catalogue import kept_in
 from worked_attention.stages.dtypes import DTYPES
 
 
@@ -14,20 +14,21 @@ def lacking(folder: Path, cases: Iterable[dict]) -> str | None:
 
     cases: the resolved cases of the suite.
     """
+    stage, place = folder.name, str(folder)
     for case in cases:
-        arrays = case["arrays"][folder.name]
-        least = {f"{name}.npy": _bytes(case, name) for name in arrays} | ({"stage.json": 0} if arrays else {})
-        try:
-            with os.scandir(folder / case["name"]) as files:
-                sizes = {file.name: file.stat().st_size for file in files}
-        except FileNotFoundError:
-            sizes = {}
-        for name, size in (least | ({"case.json": 0} if folder.name == "parameters" else {})).items():
-            if sizes.get(name, 0) <= size:
+        arrays = case["arrays"][stage]
+        least = {f"{name}.npy": _bytes(case, stage, name) for name in arrays} | ({"stage.json": 0} if arrays else {})
+        for name, size in (least | ({"case.json": 0} if stage == "parameters" else {})).items():
+            try:
+                found = os.stat(f"{place}/{case['name']}/{name}").st_size
+            except (FileNotFoundError, NotADirectoryError):
+                found = 0
+            if found <= size:
                 return f"{case['name']}/{name}"
     return None
 
 
-def _bytes(case: dict, array: str) -> int:
-    """How many bytes an array of the case takes; its file is longer by a header."""
-    return prod(case["shapes"][array]) * (1 if array in BOOLEAN else DTYPES[case["dtype"]].bytes)
+def _bytes(case: dict, stage: str, array: str) -> int:
+    """How many bytes an array of a stage of the case takes; its file is longer by a header."""
+    kept = kept_in(array, stage, case["dtype"], case["precision"]["scores"])
+    return prod(case["shapes"][array]) * (1 if kept == "bool" else DTYPES[kept].bytes)

@@ -234,13 +234,13 @@ def kept_in(name: str, stage: str, dtype: str, scores: str) -> str:
 
 def size(axis: str, dims: dict[str, int]) -> int:
     """Length of an axis: of a size, or of a product of sizes such as `H*d_k`."""
-    return prod(dims[name] for name in axis.split("*"))
+    return dims[axis] if axis in dims else prod(dims[name] for name in axis.split("*"))
 
 
 def axes(name: str, dims: dict[str, int]) -> tuple[str, ...]:
     """Axis names of array `name` in a case with these `dims`; B leads if the case has a batch. Masks without one are [Lq, Lc]."""
     batch = ("B",) if "B" in dims else ()
-    named = sum(((batch if axis == "..." else (axis,)) for axis in CATALOGUE[name].axes), ())
+    named = tuple(part for axis in CATALOGUE[name].axes for part in (batch if axis == "..." else (axis,)))
     return named if len(named) in RANKS.get(name, (len(named),)) else named[-2:]
 
 
