@@ -393,11 +393,18 @@ def test_the_front_page_says_first_what_was_found():
     page = front_of(suite_of("pass", agrees=False), [erratum], [failure])
     assert page.index("1 comparison failed") < page.index("1 of 1 numbers that sources print are wrong") < page.index(">Suites</h2>")
     assert 'href="mine/pages/first.html#weights-0-1"' in page and ">−0.3</s>" in page and "0.5, allowed 1e-12" in page
-    assert 'href="questions/qwer.html">Qwer &lt;qwer&gt;?</a>' in page and "(mine): Qwer?" in page
+    assert 'href="questions/qwer.html">Qwer &lt;qwer&gt;?</a>' in page
     assert "&lt;The first&gt;" in page and "<rect" in page and 'href="studies/mine/exact/reach.svg"' in page
     assert "No comparison failed" in front_of(suite_of("pass")) and "1 undecided" in front_of(suite_of("undecided"))
     assert "it agrees with ours" in front_of(suite_of("pass")) and "it agrees with ours" not in front_of(suite_of("undecided"))
     assert "could not be decided" in front_of(suite_of("undecided")) and "could not be decided" not in front_of(suite_of("pass"))
+
+
+def test_the_front_page_folds_the_questions_that_are_not_answered():
+    shut, summary, rest = front_of(suite_of("pass")).partition("<summary>1 question is not answered")
+    assert summary and shut.rstrip().endswith("<details>")
+    table = rest[: rest.index("</details>")]
+    assert ">Qwer?</th>" in table and ">mine</td>" in table and "Qwer?<" not in shut.replace("Qwer &lt;qwer&gt;?<", "")
 
 
 @pytest.mark.parametrize("verdict", ["unsupported", "not installed"])

@@ -53,15 +53,14 @@ def questions_section(questions: list[tuple[str, str]], unanswered: dict[str, li
     if rows:
         title = ngettext("{n} question", "{n} questions", len(rows)).format(n=len(rows))
         blocks.append(Fold(title, (Table("", (_("question"),), rows, _("number")),), len(rows) <= FEW))
-    for title, suites in unanswered.items():
-        blocks.append(
-            Words(
-                _("Not answered, for it needs suites that are not in this run ({suites}): {title}").format(
-                    suites=_(", ").join(suites), title=title
-                ),
-                "note",
-            )
+    if unanswered:
+        words = ngettext(
+            "{n} question is not answered, for it needs suites that are not in this run",
+            "{n} questions are not answered, for they need suites that are not in this run",
+            len(unanswered),
         )
+        needed = tuple((title, (Cell(_(", ").join(suites)),)) for title, suites in unanswered.items())
+        blocks.append(Fold(words.format(n=len(unanswered)), (Table("", (_("suites"),), needed, _("question")),)))
     return Section(_("Questions"), "questions", tuple(blocks))
 
 
