@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from io import BytesIO
@@ -169,6 +170,11 @@ def test_of_large_cases_a_sample_of_rows_is_held(tmp_path: Path) -> None:
         return written(tmp_path / f"{at}", made)
 
     tiny = LIMITS | {"max_whole_mb": 1e-3}
+    with opened(archive(lambda a: a, 0), tiny) as one:
+        tracemalloc.start()
+        one.arrays(one.suites["large"]["cases"]["shared"])
+        assert tracemalloc.get_traced_memory()[1] < arrays["weights/weights"].nbytes, "no array of a large case is read whole"
+        tracemalloc.stop()
     for at, word in ((199, {"beyond"}), (111, set())):  # the last row is in the sample
         with opened(archive(off, at), tiny) as one, opened(archive(lambda a: a, 0), tiny) as two:
             sampled, both = reproduced(one, {}), compared(two, one)

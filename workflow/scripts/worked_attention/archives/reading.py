@@ -1,11 +1,12 @@
 """Reading what an archive holds. Anybody may have written it: nothing is unpacked that could land elsewhere, nothing believed unread."""
 
 import json
+import shutil
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from worked_attention.archives.zips import DAMAGE, check_archive, damaged, refus
 from worked_attention.cases.escapes import printable
 from worked_attention.cases.strict_yaml import Problems
 from worked_attention.cases.suites import load_suite
-from worked_attention.files.formats import from_npy
+from worked_attention.files.formats import from_npy, read_rows_of
 from worked_attention.stages.catalogue import CATALOGUE, STAGES
 from worked_attention.stages.rows import along, looked_at, stored
 
@@ -65,10 +66,19 @@ class Archive:
             if member not in there:
                 continue
             try:
-                arrays[key] = taken(case, key.split("/")[1], from_npy(self._zip.read(there[member])))
+                arrays[key] = self._array(case, key.split("/")[1], there[member])
             except Exception as error:  # a damaged header makes NumPy raise all sorts
                 unreadable[key] = printable(str(error).splitlines()[0] if str(error) else type(error).__name__)
         return arrays, unreadable
+
+    def _array(self, case: dict, name: str, member: str) -> np.ndarray:
+        """One array of a case; of a large one the rows of its sample, taken from a file, for memory should not hold all of them."""
+        if not case["sample"] or name not in CATALOGUE:
+            return from_npy(self._zip.read(member))
+        with self._zip.open(member) as packed, NamedTemporaryFile(dir=self.folder) as file:
+            shutil.copyfileobj(packed, file)
+            file.flush()
+            return read_rows_of(Path(file.name), name, case["dims"]["Lq"], case["sample"])
 
     @property
     def cases(self) -> set[str]:
