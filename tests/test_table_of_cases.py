@@ -11,6 +11,8 @@ from strategies import resolved
 
 from worked_attention.cases.columns import columns, numbers, options, references
 from worked_attention.cases.suites import load_suite
+from worked_attention.referee.compare import Gate
+from worked_attention.referee.exactness import against_exact
 from worked_attention.stages.weights import row_entropy
 from worked_attention.studies.cases import row, spreadsheet
 
@@ -101,3 +103,10 @@ def test_columns_are_the_options_and_the_references_of_the_schema():
     assert all(f"| `{name}` |" in guide for name in options())
     assert {"heads", "scale", "mask.causal", "rotary.scaling.factor", "dropout"} <= set(options())
     assert references()[0] == "truth" and {"torch.sdpa", "jax.nn"} <= set(references())
+
+
+def test_units_in_the_last_place_are_those_of_our_dtype():
+    """One float32 step at 1, though the exact numbers are float64."""
+    exact = np.array([1 + 2.0**-23, 0.5])
+    assert against_exact(np.array([1, 0.5], np.float32), exact, np.zeros(2), Gate(1e-6))["ulp"] == 1
+    assert against_exact(np.array([1, 0.5]), exact, np.zeros(2), Gate(1e-6))["ulp"] == 2.0**29

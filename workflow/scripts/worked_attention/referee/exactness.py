@@ -7,6 +7,7 @@ import numpy as np
 
 from worked_attention.referee.compare import Gate, compare_arrays, own_gates
 from worked_attention.referee.truth.balls import Settled
+from worked_attention.referee.units import unit
 from worked_attention.stages.rows import along
 
 
@@ -16,6 +17,8 @@ def against_exact(ours: np.ndarray, exact: np.ndarray, radius: np.ndarray, gate:
     if not known.all():
         exact, radius = np.where(known, exact, ours), np.where(known, radius, 0.0)
     result = compare_arrays(exact, ours, replace(gate, bound=gate.bound + radius))
+    if result["ulp"] is not None:
+        result["ulp"] = result["max_abs"] / unit(ours)  # that of the dtype, where the exact numbers are float64
     return result | ({"verdict": "undecided", "reason": "is not certified"} if result["verdict"] == "pass" and not known.all() else {})
 
 
