@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +18,10 @@ from worked_attention.referee.arithmetics import strictest
 from worked_attention.referee.bounds.contracts import CONTRACTS, contract, gates, roundoffs, within
 from worked_attention.referee.bounds.rounding import UNIT
 from worked_attention.referee.bounds.whole import bounds, centres, stage_bounds
+from worked_attention.referee.compare import against_exact, own_gates
 from worked_attention.referee.truth.whole import stage_truth, truth
 from worked_attention.references import torch_manual
-from worked_attention.stages import backward, contexts, outputs, projections, scores, weights
+from worked_attention.stages import backward, contexts, outputs, parameters, projections, scores, weights
 from worked_attention.stages.catalogue import BOOLEAN, CATALOGUE
 from worked_attention.stages.whole import compute, from_parameters
 
@@ -338,3 +340,29 @@ def test_looseness(capsys):
         for stage, found in of_shipped.items():
             print(f"  {stage:<12} {np.median(found):8.1f}  of {len(found)}")
     assert all(np.median(found) < 200 for found in of_shipped.values())
+
+
+@pytest.mark.parametrize("kept", ("float16", "bfloat16"))
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"parameters": {"bias_table": {"normal": {"seed": 3}}}},
+        {"mask": {"add": {"normal": {"seed": 3}}}},
+        {"sizes": {"buckets": 8}, "parameters": {"t5_table": {"normal": {"seed": 3}}}},
+        {"parameters": {"x": None, "scaled": {"normal": {"seed": 1}}, "v": {"normal": {"seed": 2}}}},
+    ],
+)
+def test_what_is_given_is_rounded_where_scores_are_kept_in_fewer_bits(options: dict, kept: str) -> None:
+    """A table, a mask or scores of float32 in a case that keeps scores in half precision: within the bound, and no farther than needed."""
+    given = {"x": {"normal": {"seed": 1}}} | options.get("parameters", {})
+    sizes = {"Lq": 6, "Lk": 6} | ({"d_v": 4} if "scaled" in given else {"d_model": 4}) | options.get("sizes", {})
+    given = {name: array for name, array in given.items() if array}
+    case = resolved({"dtype": "float32", "precision": {"scores": kept}} | options | {"sizes": sizes, "parameters": given})
+    made = parameters.stage(case, Path())
+    ours, exact = from_parameters(case, made), truth(case, made)
+    allowed = own_gates(case, ours)
+    name = "bias" if "bias" in ours else "scaled"
+    for array, found in exact.items():
+        assert against_exact(ours[array], found.middle, found.radius, allowed[array])["verdict"] != "fail", array
+    moved = ours[name].astype(np.float32) * (1 + 4 * UNIT[kept])
+    assert against_exact(moved, exact[name].middle, exact[name].radius, allowed[name])["verdict"] == "fail"

@@ -8,6 +8,8 @@ from pathlib import Path
 from worked_attention.stages.catalogue import kept_in
 from worked_attention.stages.dtypes import DTYPES
 
+HEADER = 128  # bytes of a .npy file before its numbers, at least
+
 
 def lacking(folder: Path, cases: Iterable[dict]) -> str | None:
     """The first file that `folder`, named as its stage, lacks or holds cut short, from there; None if all are there.
@@ -17,13 +19,13 @@ def lacking(folder: Path, cases: Iterable[dict]) -> str | None:
     stage, place = folder.name, str(folder)
     for case in cases:
         arrays = case["arrays"][stage]
-        least = {f"{name}.npy": _bytes(case, stage, name) for name in arrays} | ({"stage.json": 0} if arrays else {})
-        for name, size in (least | ({"case.json": 0} if stage == "parameters" else {})).items():
+        least = {f"{name}.npy": HEADER + _bytes(case, stage, name) for name in arrays} | ({"stage.json": 1} if arrays else {})
+        for name, size in (least | ({"case.json": 1} if stage == "parameters" else {})).items():
             try:
                 found = os.stat(f"{place}/{case['name']}/{name}").st_size
             except (FileNotFoundError, NotADirectoryError):
                 found = 0
-            if found <= size:
+            if found < size:
                 return f"{case['name']}/{name}"
     return None
 

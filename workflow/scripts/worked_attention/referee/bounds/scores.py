@@ -48,9 +48,11 @@ def stage(of: Errors) -> None:
     number of the dtype, exactly.
     """
     case, a = of.case, of.centre
-    last = "scaled"
+    last, narrower = "scaled", UNIT[case["precision"]["scores"]] > UNIT[case["dtype"]]  # so that what is given is rounded, too
     if "scaled" not in case["arrays"]["parameters"]:
         of.settle("scaled", abs(case["scale_factor"]) * products(of), 6)
+    elif narrower:
+        of.settle("scaled", np.zeros(a["scaled"].shape), 1)
     if case["softcap"]:
         of.settle("capped", of.of("scaled") + 2 * case["softcap"] * smallest(of.unit("capped")), 10)
         last = "capped"
@@ -64,7 +66,7 @@ def stage(of: Errors) -> None:
         unit = of.unit("bias")
         rounded = own + gamma(n - 1, unit) * spread
         of.bound["bias"] = None
-        if n > 1 or case["alibi"]:
+        if n > 1 or case["alibi"] or narrower:
             of.settle("bias", np.broadcast_to(rounded, a["bias"].shape))
         error = error + own + gamma(n + 2 * (unit > of.u), unit) * (of.most(last) + spread)
     if "keep" in a:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from worked_attention.referee.bounds.rounding import PRESCALED, smallest
+from worked_attention.referee.bounds.rounding import PRESCALED, UNIT, smallest
 from worked_attention.referee.bounds.scores import added
 from worked_attention.referee.typical.rounding import Spread, finite, product, rounding
 from worked_attention.stages.projections import last_form
@@ -27,8 +27,11 @@ def stage(of: Spread) -> None:
     n terms and the score are added one after the other; of ALiBi also slope and product are rounded. Mask: what is blocked becomes the
     fill, exactly."""
     case, a = of.case, of.centre
-    last = "scaled"
-    if "scaled" not in case["arrays"]["parameters"]:
+    last, narrower = "scaled", UNIT[case["precision"]["scores"]] > UNIT[case["dtype"]]  # so that what is given is rounded, too
+    if "scaled" in case["arrays"]["parameters"]:
+        if narrower:
+            of.settle("scaled", np.zeros(a["scaled"].shape), 1)
+    else:
         (vq, q), (vk, k) = latest(of, "q"), latest(of, "k")
         of.settle("qk", product(vq, q, turn(vk), turn(k), of.u))
         found = of.of("qk")
@@ -47,8 +50,8 @@ def stage(of: Spread) -> None:
     found = of.of(last)
     if "bias" in a:
         _, spread, n = added(of)
-        own = (n - 1 + 2 * bool(case["alibi"])) * of.rounding("bias", spread)
-        if n > 1 or case["alibi"]:
+        own = (n - 1 + 2 * bool(case["alibi"]) + (n == 1 and narrower)) * of.rounding("bias", spread)
+        if n > 1 or case["alibi"] or narrower:
             of.settle("bias", np.broadcast_to(own, a["bias"].shape))
         else:
             of.variance["bias"] = None
