@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 from conftest import contents, copy_project, run
 
+from worked_attention.cases.suites import load_suite
 from worked_attention.files.formats import read_array, write_array
+from worked_attention.files.lost import lacking
+from worked_attention.stages.whole import compute
 
 DRAWN = """
 references: [torch.mha, torch.sdpa, torch.manual]
@@ -186,6 +189,27 @@ def test_an_edited_adapter_reruns_its_own_library_only(tree: Path) -> None:
     alone = {"summary": {""}, "verdict": {""}, "environment": {""}}  # what torch says of itself is noted by the first of these jobs
     alone |= {"front_page": {""}, "reported_pages": {"plain", "drawn"}}
     assert pending(tree) == {"reference": {"plain", "drawn"}, "comparison": {"plain", "drawn"}, **alone}
+
+
+def test_what_changes_last_bits_reruns_all_stages(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or environment.json would tell of settings that the numbers were not made with."""
+    monkeypatch.setenv("NPY_DISABLE_CPU_FEATURES", "AVX512F")
+    again = pending(tree)
+    assert all(again[stage] == {"plain", "drawn"} for stage in STAGES) and again["environment"] == {""}
+
+
+def test_how_long_an_array_must_be_follows_its_own_dtype(tmp_path: Path) -> None:
+    options = "    dtype: float32\n    precision: {scores: float16}\n    sizes: {Lq: 24, d_model: 4}\n    parameters: {x: {grid: {}}}\n"
+    (tmp_path / "s.yaml").write_text(f"cases:\n  narrow:\n{options}", "utf-8")
+    case = load_suite(tmp_path / "s.yaml", {})["cases"]["narrow"]
+    folder = tmp_path / "scores"
+    for name in case["arrays"]["scores"]:
+        write_array(folder / "narrow" / f"{name}.npy", compute(case)[name])
+    (folder / "narrow" / "stage.json").write_text("{}\n", "utf-8")
+    assert lacking(folder, [case]) is None
+    last = folder / "narrow" / "masked.npy"
+    last.write_bytes(last.read_bytes()[:-1])
+    assert lacking(folder, [case]) == "narrow/masked.npy"
 
 
 def test_git_counts_where_code_changed_and_nowhere_else(tree: Path) -> None:

@@ -2,8 +2,20 @@
 
 One job per suite and stage. What a job depends on besides the results of others stands in `params` as a digest of contents, so that
 an edit reruns it and a touched, commented or older-dated file does not: `code`, its script and all that this imports, and `suite`, what
-the suite says once it is resolved (which is why the modules that read suites are not part of the code here).
+the suite says once it is resolved (which is why the modules that read suites are not part of the code here). So does what last bits
+depend on, `arithmetic`, or environment.json would tell of another machine's settings than those that made the numbers.
 """
+
+from worked_attention.files.environment import variables
+
+ARITHMETIC = [
+    *(
+        name
+        for package in ("python", "numpy", "ml_dtypes")
+        for name in plan.versions(package)
+    ),
+    *variables(),
+]
 
 
 rule parameters:
@@ -19,6 +31,7 @@ rule parameters:
     params:
         suite=lambda wildcards: plan.digests[wildcards.suite],
         whole=plan.config["limits"]["max_whole_mb"],
+        arithmetic=[*ARITHMETIC, *plan.versions("torch")],
         code=code("parameters", without="cases"),
     script:
         "../scripts/parameters.py"
@@ -34,6 +47,7 @@ rule projections:
     conda:
         "../../envs/attention.yaml"
     params:
+        arithmetic=ARITHMETIC,
         code=code("projections"),
     script:
         "../scripts/projections.py"
@@ -50,6 +64,7 @@ rule scores:
     conda:
         "../../envs/attention.yaml"
     params:
+        arithmetic=ARITHMETIC,
         code=code("scores"),
     script:
         "../scripts/scores.py"
@@ -66,6 +81,7 @@ rule weights:
     conda:
         "../../envs/attention.yaml"
     params:
+        arithmetic=ARITHMETIC,
         code=code("weights"),
     script:
         "../scripts/weights.py"
@@ -83,6 +99,7 @@ rule contexts:
     conda:
         "../../envs/attention.yaml"
     params:
+        arithmetic=ARITHMETIC,
         code=code("contexts"),
     script:
         "../scripts/contexts.py"
@@ -99,6 +116,7 @@ rule outputs:
     conda:
         "../../envs/attention.yaml"
     params:
+        arithmetic=ARITHMETIC,
         code=code("outputs"),
     script:
         "../scripts/outputs.py"
@@ -119,6 +137,7 @@ rule backward:
     conda:
         "../../envs/attention.yaml"
     params:
+        arithmetic=ARITHMETIC,
         code=code("backward"),
     script:
         "../scripts/backward.py"
