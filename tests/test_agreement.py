@@ -18,7 +18,7 @@ from worked_attention.archives.agreement import FAULTS, WORDS, agreement, around
 from worked_attention.archives.causes import CAUSES, differences
 from worked_attention.archives.page import page
 from worked_attention.archives.reading import Refused, opened
-from worked_attention.archives.report import compared, faults, reproduced, stem, table
+from worked_attention.archives.report import NOT_AGAIN, compared, faults, reproduced, stem, table
 from worked_attention.archives.zips import check_archive
 from worked_attention.cases.suites import load_suite
 from worked_attention.files.formats import read_json
@@ -145,6 +145,7 @@ def test_an_archive_is_reproduced(archived: Path) -> None:  # noqa: F811
     assert report["counts"] == {"identical": sum(map(len, report["cases"].values()))} | dict.fromkeys(WORDS[1:], 0)
     assert len(report["cases"]) == 11 and report["counts"]["identical"] > 150
     assert faults(report) is None and report["environments"] == []
+    assert report["notes"] == [NOT_AGAIN] and "comparisons" in NOT_AGAIN
 
 
 LARGE = b"""cases:
@@ -191,6 +192,8 @@ def test_what_is_changed_removed_and_added_is_told(files: dict, made: Callable) 
         heads: changed(files[heads], last_bit),
         "results/handworked/weights/two_heads/added.npy": files[WEIGHTS],
         "results/handworked/outputs/nobody/output.npy": files[WEIGHTS],
+        "results/handworked/weights/two_heads/below/weights.npy": files[WEIGHTS],
+        "results/more.npy": files[WEIGHTS],
     }
     del other[scores]
     report = report_on(made(other))
@@ -200,8 +203,10 @@ def test_what_is_changed_removed_and_added_is_told(files: dict, made: Callable) 
         "handworked/two_heads weights/added": "missing",
         "handworked/one_head scores/qk": "missing",
         "handworked/nobody -": "missing",
+        "handworked/weights/two_heads/below/weights.npy -": "missing",
+        "more.npy -": "missing",
     }
-    assert faults(report) == "1 beyond, 3 missing"
+    assert faults(report) == "1 beyond, 5 missing"
     text = table(report)
     assert "handworked/two_heads weights/weights: beyond: differs by 1e-12 (" in text
     assert "handworked/one_head scores/qk: missing: not in mine-none-" in text
@@ -253,6 +258,7 @@ def test_a_case_that_says_other_things_in_the_two_is_told(archived: Path, files:
         (npy(np.asfortranarray(np.eye(3)[:2])), "is in Fortran's order"),
         (npy(np.eye(2)).replace(b"(2, 2)", b"(9, 9)"), "cannot reshape array of size 4"),
         (npy(np.eye(2)).replace(b"(2, 2)", b"(2" + b"0" * 3 + b")"), None),
+        (npy(np.eye(2)).replace(b"(2, 2), ", b"(-2, 2),"), "has the shape [-2, 2]"),
         (b"", None),
         (b"\x93NUMPY\x01\x00\xff\xff{", None),
         (npy(np.eye(2)).replace(b"'<f8'", b"'<Z8'"), None),

@@ -1,5 +1,6 @@
 """Archives: the same state gives the same bytes, the digest covers inputs and numbers, and nothing that is changed passes unseen."""
 
+import errno
 import hashlib
 import json
 import os
@@ -215,6 +216,15 @@ def test_no_archive(tmp_path: Path) -> None:
         assert findings(tmp_path / name)[0].startswith(f"{name}: damaged, or not a zip")
 
 
+def test_a_full_disk_is_no_damage(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("worked_attention.archives.zips.shutil.copyfileobj", full)
+    (finding,) = check_archive(whole).findings
+    assert finding.startswith(f"{whole.name}: cannot be checked, for there is no room for a copy in ")
+
+
 def test_renamed(whole: Path) -> None:
     other = whole.rename(whole.with_name("mine.zip"))
     assert findings(other) == [f"mine.zip: renamed, by its manifest it is {whole.name}"]
@@ -406,7 +416,7 @@ LOSSES = {
     "results/handworked/overview.svg": "results/handworked has lost overview.svg",
     "results/handworked/truth/truth.npz": "results/handworked/truth has lost truth.npz",
     "results/handworked/references/torch/mha.npz": "results/handworked/references/torch has lost mha.npz",
-    "results/handworked/parameters/suite.json": "results/handworked/parameters has lost suite.json or a case.json",
+    "results/handworked/parameters/suite.json": "results/handworked/parameters has lost suite.json( or a case.json)?",
     "results/summary.json": "results has lost summary.json",
 }
 
@@ -418,12 +428,14 @@ def test_what_is_lost_is_named(built: Path, tmp_path: Path) -> None:
     assert len(collected(project)) > 300
     for name, said in LOSSES.items():
         data = (project / name).read_bytes()
-        for left in (None, b""):
+        for left in (None, b"", data[: len(data) // 2], data[:-1]):
             (project / name).unlink() if left is None else (project / name).write_bytes(left)
             with pytest.raises(Lost, match=f"^{said}, so nothing was archived; delete that (file|folder), and"):
                 collected(project)
         (project / name).write_bytes(data)
     collected(project)
+    with pytest.raises(Lost, match="results/questions has lost no_such.html, so nothing was archived; delete that folder, and"):
+        results(project, [], [], {}, ["no_such"])
 
 
 def test_two_runs_give_the_same_archive_and_a_loss_is_an_error(archived: Path, tmp_path: Path) -> None:
@@ -439,6 +451,10 @@ def test_two_runs_give_the_same_archive_and_a_loss_is_an_error(archived: Path, t
     write_array(project / "results/handworked/scores/removed/qk.npy", np.eye(2))
     good = run(project, "archive", cores=1)
     assert good.returncode == 0, good.stderr
+    assert (project / "results/archive" / archived.name).read_bytes() == archived.read_bytes()
+    shutil.rmtree(project / "results/handworked/comparison")
+    anew = run(project, "archive", cores=1)
+    assert anew.returncode == 0, anew.stderr
     assert (project / "results/archive" / archived.name).read_bytes() == archived.read_bytes()
 
 

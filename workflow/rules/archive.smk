@@ -41,6 +41,7 @@ rule archive:
         beside=[
             folder for suite in plan.suites for folder in plan.beside(suite).values()
         ],
+        comparisons=expand("results/{suite}/comparison", suite=plan.suites),
         pages=expand("results/{suite}/pages", suite=plan.suites),
         questions=["results/questions"] if plan.answered else [],
         studies=expand("results/studies/{suite}/exact", suite=plan.studied),

@@ -16,11 +16,14 @@ from worked_attention.archives.zips import Files, as_json, write_archive
 from worked_attention.files.artifacts import read_suite
 from worked_attention.files.environment import git_state
 from worked_attention.files.lost import lacking
+from worked_attention.stages.catalogue import STAGES
 
 COUNTED_CONFIG = ("suites", "gates", "limits")  # of the config, what numbers and verdicts depend on
 LOOKS = ("language", "looks", "worksheet")  # the rest, but for what single commands are asked
 NO_DATE = "1980-01-01"  # where no commit has a date; what the files in the zip carry, too
 SHORT = 12  # digits of the digest in the name of an archive
+ENDS = {".html": b"</html>", ".json": b"}\n", ".svg": b"</svg>\n", ".png": b"IEND\xaeB`\x82"}  # of files; of others the end of a line
+DIRECTORY_END = 22  # bytes with which a zip ends, from PK\5\6 on
 LONGEST = 60  # letters of the names of suites in the name of an archive
 README = """\
 # {title}
@@ -55,7 +58,8 @@ Python 3.11 or later; in the unpacked folder, with the zip beside it:
     snakemake --cores 1 reproduce --config archive=../../{name}.zip
 
 This computes every array again from `config/suites` and says of each: identical, within its certified bound, or not; and how the two
-environments differ. `rm -r config && cp -r ../config . && snakemake --cores 1` makes everything anew, pages and all.
+environments differ. Exact numbers, references, comparisons, figures and pages are not computed again by it:
+`rm -r config && cp -r ../config . && snakemake --cores 1` makes everything anew.
 `snakemake --cores 1 compare --config 'archives=[A.zip,B.zip]'` says the same of two archives.
 """
 
@@ -130,9 +134,21 @@ def results(
         found += [f"results/{path}" for path in _of_suite(suite, cases, references[name])]
         found += _studies(root, suite)
     for path in found:
-        if not ((root / path).is_file() and (root / path).stat().st_size):
-            raise Lost(_lost(*path.rsplit("/", 1)))
+        if not ((root / path).is_file() and _whole(root / path)):
+            parts = path.split("/")
+            job = 3 if len(parts) > 3 and parts[2] in STAGES else -1  # the folder that one job makes ends there
+            raise Lost(_lost("/".join(parts[:job]), "/".join(parts[job:])))
     return {path: root / path for path in found}
+
+
+def _whole(path: Path) -> bool:
+    """Whether a file ends as files of its kind do, and is not cut short; how long arrays are is looked at elsewhere."""
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - DIRECTORY_END))
+        last = file.read()
+    if path.suffix == ".npy":
+        return bool(last)
+    return last.startswith(b"PK\5\6") if path.suffix == ".npz" else last.endswith(ENDS.get(path.suffix, b"\n"))
 
 
 def _of_suite(suite: dict, cases: list[dict], references: dict[str, list[str]]) -> Iterator[str]:
@@ -179,5 +195,6 @@ def _readme(manifest: dict) -> str:
 
 
 def _lost(folder: str, file: str) -> str:
-    what = "that file" if folder.count("/") < 2 else "that folder"  # what one job makes, and Snakemake looks for
+    alone = folder in ("results", "results/some-suites", "results/onnx_node_tests")  # there each file is what one job makes
+    what = "that file" if alone else "that folder"
     return f"{folder} has lost {file}, so nothing was archived; delete {what}, and `snakemake --cores 1 archive` makes it anew"

@@ -51,6 +51,8 @@ class Archive:
             match member.split("/"):
                 case ["results", suite, stage, case, file] if stage in STAGES and file.endswith(".npy"):
                     self._members.setdefault(f"{suite}/{case}", {})[f"{stage}/{file[:-4]}"] = member
+                case ["results", *inner] if member.endswith(".npy"):
+                    self._members["/".join(inner)] = {}  # where no case has arrays
                 case ["config", *_]:
                     self._unpack(member)
         self.suites = self._load(limits)
@@ -82,7 +84,7 @@ class Archive:
 
     @property
     def cases(self) -> set[str]:
-        """Each "suite/case" that it has arrays of."""
+        """Each "suite/case" that it has arrays of, and the path of each array that lies elsewhere in results/."""
         return set(self._members)
 
     def _unpack(self, member: str) -> None:

@@ -13,6 +13,7 @@ from worked_attention.stages.whole import from_parameters
 FORMAT = 1  # of reproduction.json and comparison.json
 SHOWN = 20  # lines of a kind on a terminal
 HERE = "here"
+NOT_AGAIN = "only arrays were computed again; exact numbers, references, comparisons, figures and pages were not"
 
 
 def reproduced(archive: Archive, environment: dict) -> dict:
@@ -28,7 +29,8 @@ def reproduced(archive: Archive, environment: dict) -> dict:
         sides = {archive.name: archive.arrays(case), HERE: (staged(part, given, ours), {})}
         found[key] = agreement(part, sides, lambda ours=ours: ours)
     found |= _uncalled(archive, found)
-    return _report("reproduce", {archive.name: archive.environment, HERE: environment}, [archive], found, _sampled(archive), [])
+    environments, notes = {archive.name: archive.environment, HERE: environment}, [*_sampled(archive), NOT_AGAIN]
+    return _report("reproduce", environments, [archive], found, notes, [])
 
 
 def compared(one: Archive, other: Archive) -> dict:

@@ -9,6 +9,7 @@ Inputs and numbers are the suites with their parameter files, config.json, and e
 made, the sources and the environment have a line in SHA256SUMS and no part in the digest.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -33,6 +34,7 @@ MANIFEST = "manifest.json"
 COUNTED = re.compile(r"config\.json|config/suites/.*|results/.*\.npy")
 CHUNK = 1 << 20
 DAMAGE = (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, OverflowError, struct.error)  # all that reading a bad zip raises
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 Files = dict[str, Path | bytes]  # members by name: where each is to be read, or what it holds
 
@@ -95,6 +97,8 @@ def check_archive(path: Path) -> Checked:
                 return Checked(refused)
             return _check(archive, path)
     except DAMAGE as error:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            return Checked([f"{_shown(path.name)}: cannot be checked, for there is no room for a copy in {tempfile.gettempdir()}"])
         return Checked([damaged(path, error)])
 
 

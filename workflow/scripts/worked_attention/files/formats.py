@@ -102,6 +102,8 @@ def _header(head: bytes) -> tuple[tuple[int, ...], np.dtype]:
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
     if fortran or dtype.hasobject:
         raise ValueError("holds Python objects" if dtype.hasobject else "is in Fortran's order")
+    if any(length < 0 for length in shape):  # which NumPy would make of the size what it likes
+        raise ValueError(f"has the shape {list(shape)}")
     return shape, dtype
 
 
