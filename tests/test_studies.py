@@ -1,6 +1,7 @@
 """The studies: their numbers against closed forms and small cases by hand, their files, and what a suite may ask for."""
 
 import csv
+import itertools
 import json
 from functools import cache
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import contents, run
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from shipped import all_shipped, shipped
 
 from worked_attention.cases.fitting import STUDIES, fitting
@@ -197,6 +199,14 @@ def test_a_column_against_another():
     axes = {"x": "parameters.x.normal.seed", "y": "entropy"}
     assert [list(row.values()) for row in tables.columns(cases, axes, told)] == [["a", 1, 0.5], ["c", 3, 1.0], ["d", 4, 2]]
     assert tables.called(axes) == "entropy_against_parameters_x_normal_seed"
+    masks = [{"mask.window": None}, {"mask.window": {"left": 1}}, {"heads": 1}]
+    swept = [{"name": name, "sweep": {"choices": choices}} for name, choices in zip("abc", masks, strict=True)]
+    none = [{"entropy": 1.0, "mask.window.left": left} for left in (None, 1, None)]
+    assert [list(row.values()) for row in tables.columns(swept, {"x": "mask.window", "y": "entropy"}, none)] == [
+        ["a", "–", 1.0],  # the choice of none is one, too
+        ["b", '{"left": 1}', 1.0],
+    ]
+    assert [row["case"] for row in tables.columns(swept, {"x": "mask.window.left", "y": "entropy"}, none)] == ["a", "b"]
 
 
 def test_a_figure_of_columns_has_a_mark_for_each_case_and_a_line_through_the_means():
@@ -207,7 +217,16 @@ def test_a_figure_of_columns_has_a_mark_for_each_case_and_a_line_through_the_mea
     assert [label for label, *_ in drawn if label in "pq"] == ["p", "q"]
     worded = figures.columns(rows, {"x": "s", "y": "y"}).axes[0]
     assert [label.get_text() for label in worded.get_xticklabels()] == ["p", "q"]
-    assert not figures.columns([], {"x": "h", "y": "y"}).axes[0].lines
+    empty = figures.columns([], {"x": "h", "y": "y"}).axes[0]
+    assert not empty.lines and [text.get_text() for text in empty.texts] == ["no case has both"]
+
+
+def test_words_of_a_figure_of_columns_do_not_overlap():
+    for words in (["none", "1/d_k"], [f"a_case_of_a_sweep_with_seed_{i}" for i in range(30)], ["x" * 200, "y" * 200]):
+        figure = figures.columns([{"case": word, "y": float(i)} for i, word in enumerate(words)], {"x": "case", "y": "y"})
+        FigureCanvasAgg(figure).draw()
+        boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+        assert all(a.x1 <= b.x0 for a, b in itertools.pairwise(boxes)) and all(figure.bbox.y0 <= box.y0 for box in boxes)
 
 
 WRONG = {

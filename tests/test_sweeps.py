@@ -108,6 +108,14 @@ def test_numbers_keep_their_sign_in_a_name(tmp_path: Path):
     assert [case["scale"] for case in cases.values()][1:] == [-0.5, 0.5, 1e-20, 1e20, "none", "1/d_k"]
 
 
+def test_choices_that_would_be_called_alike(tmp_path: Path):
+    """Infinity keeps its sign, too; two choices of one sweep cannot be renamed."""
+    cases = load(tmp_path / "s.yaml", '  s: {extends: base, sweep: {parameters.sinks: [["-Infinity", 0], ["Infinity", 0]]}}\n')["cases"]
+    assert list(cases)[1:] == ["s_sinks_minus_infinity_0", "s_sinks_infinity_0"]
+    with pytest.raises(Problems, match="called s_tokens_a_b, as is that of tokens: a b; leave one of the two choices to a case of its own"):
+        load(tmp_path / "s.yaml", "  s: {extends: base, sweep: {tokens: [[a, b], [a-b]]}}\n")
+
+
 def test_what_makes_no_sense_is_left_out_where_a_sweep_says_so(tmp_path: Path):
     """Three heads do not divide a width of 4; with widths of their own they need not. The first that is left is the one to extend."""
     sweep = "  s: {extends: base, sweep: {heads: [3, 2], sizes.d_k: [null, 2], sizes.d_v: [null, 3]SKIP}}\n"

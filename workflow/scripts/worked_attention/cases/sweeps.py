@@ -89,7 +89,9 @@ def expanded(raw: dict[str, dict], most: float, report: Callable[[tuple, str], N
             called, where = combination.name, ("cases", name, "sweep")
             if called in raw or called in cases:
                 other = f"that of {found[called]}" if called in found else "another one"
-                report(where, f"the case of {combination} would be called {called}, as is {other}; rename one of them")
+                alike = called in found and found[called].sweep == name
+                mend = "leave one of the two choices to a case of its own" if alike else "rename one of them"
+                report(where, f"the case of {combination} would be called {called}, as is {other}; {mend}")
             elif len(called) > (longest := schema("suite")["properties"]["cases"]["propertyNames"]["maxLength"]):
                 report(
                     where, f"the name {short(called)} would have {len(called)} letters, more than {longest}; give the sweep a shorter one"
@@ -161,7 +163,7 @@ def _shown(value: Any) -> str:
 
 def _named(value: Any, place: int) -> str:
     """A choice as part of a name; its place in the list, counted from 1, where it has no letters or too many."""
-    word = _letters(re.sub(r"-(?=[0-9.])", " minus ", _words(value).replace("e+", "e")))
+    word = _letters(re.sub(r"-(?=[0-9.]|inf)", " minus ", _words(value).lower().replace("e+", "e")))
     return word if 0 < len(word) <= LONGEST else str(place + 1)
 
 

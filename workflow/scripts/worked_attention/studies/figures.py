@@ -97,9 +97,12 @@ def entropy(rows: list[dict]) -> Figure:
 def columns(rows: list[dict], axes: dict[str, str]) -> Figure:
     """One column against another: a mark for each case, and a line through the means for each value of `by`. axes: {x, y, by}."""
     x, y, by = axes["x"], axes["y"], axes.get("by")
-    figure, (ax,) = page(f"{y} against {x}", 1, size=(5.2, 3.6))
     numbers = all(isinstance(row[x], int | float) for row in rows)
     ticks = sorted({row[x] for row in rows}) if numbers else list(dict.fromkeys(str(row[x]) for row in rows))
+    words = [] if numbers else [tick if len(tick) <= 40 else f"{tick[:39]}…" for tick in ticks]
+    upright = max(map(len, words)) if sum(map(len, words)) > 50 else 0  # letters of words that stand below each other
+    size = max(5.2, 1 + 0.16 * len(words)), 3.6 + 0.08 * upright
+    figure, (ax,) = page(f"{y} against {x}", 1, size=size)
     for i, name in enumerate(dict.fromkeys(row[by] for row in rows) if by else [None] * bool(rows)):
         own = [(row[x] if numbers else ticks.index(str(row[x])), row[y]) for row in rows if not by or row[by] == name]
         places = sorted({place for place, _ in own})
@@ -109,13 +112,16 @@ def columns(rows: list[dict], axes: dict[str, str]) -> Figure:
     ax.set_xlabel(x, fontsize=9)
     ax.set_ylabel(y, fontsize=9)
     if not numbers:
-        ax.set_xticks(range(len(ticks)), ticks)
+        ax.set_xticks(range(len(ticks)), words, rotation=90 if upright else 0)
+        figure.subplots_adjust(bottom=(0.55 + 0.08 * upright) / (0.5 + size[1]))
     elif rows and 0 < 8 * ticks[0] <= ticks[-1]:
         log2(ax, ticks, x)
     elif len(ticks) <= 8:
         ax.set_xticks(ticks)
     if rows and 0 < 100 * min(row[y] for row in rows) <= max(row[y] for row in rows):
         ax.set_yscale("log")
+    if not rows:
+        ax.text(0.5, 0.5, "no case has both", transform=ax.transAxes, ha="center", fontsize=9, color=GREY)
     if by and rows:
         ax.legend(title=by, title_fontsize=8, fontsize=7.5, frameon=False)
     return figure

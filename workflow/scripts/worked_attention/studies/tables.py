@@ -3,6 +3,7 @@
 A row is a dict from column to text, whole number or float; COLUMNS says what the columns mean.
 """
 
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -85,18 +86,24 @@ def called(axes: dict[str, str]) -> str:
 
 
 def columns(cases: list[dict], axes: dict[str, str], told: list[dict]) -> list[dict]:
-    """The columns that a study draws, of the cases that have x and a number y. axes: {x, y, by}. told: the cases' rows of cases.csv."""
+    """The columns that a study draws, of the cases that have a number y, and x, or a sweep that chose to have none.
+
+    axes: {x, y, by}. told: the cases' rows of cases.csv.
+    """
     rows = []
     for case, own in zip(cases, told, strict=True):
-        every = {**(case["sweep"]["choices"] if case["sweep"] else {}), **own}
-        drawn = {name: every.get(name) for name in axes.values()}
-        if drawn[axes["x"]] is not None and isinstance(drawn[axes["y"]], int | float):
+        choices = case["sweep"]["choices"] if case["sweep"] else {}
+        drawn = {name: {**choices, **own}.get(name) for name in axes.values()}
+        chosen = any(f"{axes['x']}.".startswith(f"{option}.") for option in choices)
+        if (chosen or drawn[axes["x"]] is not None) and isinstance(drawn[axes["y"]], int | float):
             rows.append({"case": case["name"]} | {name: _told(value) for name, value in drawn.items()})
     return rows
 
 
 def _told(value: object) -> str | float:
     """A value as a table of a study has it: a number, or words."""
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
     return value if isinstance(value, int | float) else "–" if value is None else str(value)
 
 
