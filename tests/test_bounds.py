@@ -18,7 +18,8 @@ from worked_attention.referee.arithmetics import strictest
 from worked_attention.referee.bounds.contracts import CONTRACTS, contract, gates, roundoffs, within
 from worked_attention.referee.bounds.rounding import UNIT
 from worked_attention.referee.bounds.whole import bounds, centres, stage_bounds
-from worked_attention.referee.compare import against_exact, own_gates
+from worked_attention.referee.compare import own_gates
+from worked_attention.referee.exactness import against_exact
 from worked_attention.referee.truth.whole import stage_truth, truth
 from worked_attention.references import torch_manual
 from worked_attention.stages import backward, contexts, outputs, parameters, projections, scores, weights
