@@ -222,11 +222,18 @@ def test_a_figure_of_columns_has_a_mark_for_each_case_and_a_line_through_the_mea
 
 
 def test_words_of_a_figure_of_columns_do_not_overlap():
-    for words in (["none", "1/d_k"], [f"a_case_of_a_sweep_with_seed_{i}" for i in range(30)], ["x" * 200, "y" * 200]):
+    for words in (
+        ["none", "1/d_k"],
+        [f"a_case_of_a_sweep_with_seed_{i}" for i in range(30)],
+        ["x" * 200, "y" * 200],
+        ["–", '{"left": 1, "right": 1}'],
+    ):
         figure = figures.columns([{"case": word, "y": float(i)} for i, word in enumerate(words)], {"x": "case", "y": "y"})
         FigureCanvasAgg(figure).draw()
         boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
-        assert all(a.x1 <= b.x0 for a, b in itertools.pairwise(boxes)) and all(figure.bbox.y0 <= box.y0 for box in boxes)
+        assert all(a.x1 <= b.x0 for a, b in itertools.pairwise(boxes)) and all(
+            figure.bbox.y0 <= box.y0 and box.x1 <= figure.bbox.x1 for box in boxes
+        )
 
 
 WRONG = {

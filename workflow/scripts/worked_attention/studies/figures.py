@@ -100,7 +100,8 @@ def columns(rows: list[dict], axes: dict[str, str]) -> Figure:
     numbers = all(isinstance(row[x], int | float) for row in rows)
     ticks = sorted({row[x] for row in rows}) if numbers else list(dict.fromkeys(str(row[x]) for row in rows))
     words = [] if numbers else [tick if len(tick) <= 40 else f"{tick[:39]}…" for tick in ticks]
-    upright = max(map(len, words)) if sum(map(len, words)) > 50 else 0  # letters of words that stand below each other
+    longest = max(map(len, words), default=0)
+    upright = longest if sum(map(len, words)) > 50 or longest > 11 else 0  # letters of words that stand below each other
     size = max(5.2, 1 + 0.16 * len(words)), 3.6 + 0.08 * upright
     figure, (ax,) = page(f"{y} against {x}", 1, size=size)
     for i, name in enumerate(dict.fromkeys(row[by] for row in rows) if by else [None] * bool(rows)):
