@@ -90,6 +90,15 @@ def test_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert installed() == [f"python-{platform.python_version()}", "a-1.0.dist-info", "b-2.0.dist-info"]
 
 
+def test_of_a_package_that_is_there_twice_the_imported_one_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, version in (("first", "1.0"), ("second", "2.0")):
+        metadata = tmp_path / folder / f"twice-{version}.dist-info" / "METADATA"
+        metadata.parent.mkdir(parents=True)
+        metadata.write_text(f"Metadata-Version: 2.1\nName: twice\nVersion: {version}\n", "utf-8")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), str(tmp_path / "second"), *sys.path])
+    assert describe({}, ROOT / "envs/requirements.txt", {})["packages"]["twice"] == "1.0"
+
+
 def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)

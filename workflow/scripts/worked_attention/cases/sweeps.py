@@ -163,7 +163,7 @@ def _shown(value: Any) -> str:
 
 def _named(value: Any, place: int) -> str:
     """A choice as part of a name; its place in the list, counted from 1, where it has no letters or too many."""
-    word = _letters(re.sub(r"-(?=[0-9.]|inf)", " minus ", _words(value).lower().replace("e+", "e")))
+    word = _letters(re.sub(r"-(?=[0-9.])", " minus ", _words(value).replace("e+", "e")))
     return word if 0 < len(word) <= LONGEST else str(place + 1)
 
 

@@ -119,7 +119,7 @@ def without_paths(value):
 def _packages() -> dict[str, str]:
     """Version of every installed package, by name."""
     told = [package.metadata for package in importlib.metadata.distributions()]  # once each: to read them is most of what this costs
-    found = {package["Name"]: package["Version"] for package in told}
+    found = {package["Name"]: package["Version"] for package in reversed(told)}  # of two, the one that is imported stands first
     return {name: found[name] for name in sorted(found, key=str.lower)}
 
 
