@@ -129,6 +129,15 @@ def test_what_makes_no_sense_is_left_out_where_a_sweep_says_so(tmp_path: Path):
     assert all(why.startswith("heads: 3 heads do not divide d_model = 4") for why in suite["skipped"].values())
 
 
+def test_what_is_too_large_is_not_left_out(tmp_path: Path):
+    """Or a suite would have other cases under other limits, and its archive lack some elsewhere. 4 heads of 40 by 40: 51,200 bytes."""
+    path = tmp_path / "s.yaml"
+    path.write_text(f"{BASE}  s: {{extends: base, sweep: {{sizes.Lq: [3, 40], heads: [2, 4], skip: invalid}}}}\n", "utf-8")
+    assert len(load_suite(path, LIMITS)["cases"]) == 5
+    with pytest.raises(Problems, match=r"case s_lq_40_heads_4: .*51,200 bytes.*, more than limits.max_array_mb"):
+        load_suite(path, LIMITS | {"max_array_mb": 0.03})
+
+
 def test_figures_name_the_cases_of_a_sweep(tmp_path: Path):
     path = tmp_path / "s.yaml"
     text = "  s: {extends: base, sweep: {heads: [1, 2]}}\n"

@@ -271,8 +271,15 @@ class _Suite:
         if wrong or len(self.problems) > before or not unread.isdisjoint(lineage):
             return None
         combination = self.swept.get(name)
-        skip = (lambda where, why: self.skipped.setdefault(name, (where, why))) if combination and combination.skip else None
-        case = resolve(merged, path.stem, name, path.parent, limits, skip or report)
+
+        def left_out(where: tuple, why: str) -> None:
+            if "limits." in why:  # too large here and now, and no nonsense
+                report(where, why)
+            else:
+                self.skipped.setdefault(name, (where, why))
+
+        skips = combination and combination.skip
+        case = resolve(merged, path.stem, name, path.parent, limits, left_out if skips else report)
         sweep = combination and {"name": combination.sweep, "choices": combination.choices}
         return case and {**case, "extends": lineage[1] if len(lineage) > 1 else None, "sweep": sweep}
 
