@@ -1,6 +1,5 @@
 """Truth against exact fractions and fifty decimals, its radii and what it does not certify, its independence, and its cost."""
 
-import ast
 import json
 import math
 import random
@@ -240,21 +239,6 @@ def test_an_empty_row_that_is_an_error(softmax: str):
 # Its own
 
 
-FOLDER = ROOT / "workflow" / "scripts" / "worked_attention" / "referee" / "truth"
-
-
-def test_truth_imports_the_catalogue_and_nothing_else_of_the_project():
-    """Names too: no formula of the catalogue, such as which input feeds the keys."""
-    taken = set()
-    for path in FOLDER.glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names = [f"{node.module}.{alias.name}" for alias in node.names]
-            taken |= {name for name in names if name.startswith("worked_attention") and ".truth" not in name}
-    assert taken == {f"worked_attention.stages.catalogue.{name}" for name in ("BOOLEAN", "CATALOGUE", "STAGES")}
-
-
 def test_kinds_without_a_table_elsewhere_are_closed_too():
     """The other tables are in test_kinds. A kind that a table does not have is refused."""
     case = schema("suite")["$defs"]["case"]["properties"]
@@ -413,7 +397,8 @@ if what.endswith("truth.py"):
     sys.exit()
 from strategies import resolved
 from worked_attention.cases.costs import truth_megabytes
-from worked_attention.files.artifacts import write_json, write_stage
+from worked_attention.files.artifacts import write_stage
+from worked_attention.files.formats import write_json
 from worked_attention.referee.truth.whole import truth
 from worked_attention.stages import parameters
 from worked_attention.stages.whole import compute
