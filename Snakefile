@@ -11,6 +11,10 @@ min_version("9.0")
 
 if not os.access(".snakemake" if os.path.exists(".snakemake") else ".", os.W_OK):
     sys.exit(f"Error: {os.getcwd()} cannot be written; a run needs that")
+if {"{", "}"} & set(os.getcwd()):
+    sys.exit(
+        f"Error: {os.getcwd()} has braces in its path, which Snakemake takes for wildcards; move the project"
+    )
 
 sys.path.insert(0, str(Path(workflow.basedir) / "workflow" / "scripts"))
 

@@ -6,8 +6,10 @@ import os
 import pty
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -335,6 +337,30 @@ def test_a_job_that_ends_without_a_log_is_told(failing: Path, first_line: str, l
     done = run(failing)
     assert done.returncode != 0
     assert re.fullmatch(last, done.stderr.splitlines()[-1])
+
+
+def test_braces_in_the_path_of_the_project_are_refused_in_a_line(project: Path, tmp_path: Path) -> None:
+    done = run(project.rename(tmp_path / "{mine}"), "--dry-run")
+    assert done.returncode != 0 and "Traceback" not in done.stderr
+    assert re.fullmatch(r"Error: .*/\{mine\} has braces in its path, .*; move the project", done.stderr.splitlines()[-1])
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_interrupted_run_says_so_in_a_line(failing: Path, times: int) -> None:
+    script = failing / "workflow" / "scripts" / "projections.py"
+    script.write_text(f"import time\nopen('begun', 'w').close()\ntime.sleep(60)\n{script.read_text('utf-8')}", "utf-8")
+    command = [sys.executable, "-m", "snakemake", "--cores", "1"]
+    with subprocess.Popen(command, cwd=failing, stderr=subprocess.PIPE, encoding="utf-8", start_new_session=True) as process:
+        while not (failing / "begun").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        for _ in range(times):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C on a terminal: to all of them
+            time.sleep(0.1)
+        *_, line = (said := process.communicate()[1]).splitlines()
+    assert process.returncode != 0 and "Traceback" not in said
+    assert line == "Error: interrupted; the same command goes on from there"
 
 
 def test_scores_that_are_kept_in_half_as_many_bytes_have_lost_nothing(tmp_path: Path) -> None:

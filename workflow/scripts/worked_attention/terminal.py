@@ -7,9 +7,11 @@ import errno
 import logging
 import os
 import re
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 from typing import TextIO
 
 FOR_USERS = ("Unlock",)  # of what Snakemake says in passing; so is that nothing is to be done
@@ -32,6 +34,7 @@ ENDINGS = {  # where to look, by target; of rules whose scripts do not say it
 UNWRITABLE = re.compile(  # the last line of a traceback: a full disk, or one that may not be written
     rf"^\w*Error: \[Errno (?:{errno.ENOSPC}|{errno.EDQUOT}|{errno.EROFS}|{errno.EACCES})\] (.+): '.*(results|\.snakemake)/", re.MULTILINE
 )
+INTERRUPTED = "Error: interrupted; the same command goes on from there"
 SHOWN = 40  # lines of a failed job's log
 
 
@@ -70,6 +73,8 @@ class Terminal(logging.Filter):
                 self.draw("")
                 if full := UNWRITABLE.search(text):
                     record.msg = f"Error: {full[2]}/ cannot be written: {full[1]}"
+                elif "KeyboardInterrupt" in text or "SIGINT" in self.status:
+                    record.msg = INTERRUPTED
                 return True
             case _ if text.startswith("RuleException:\nCalledProcessError"):
                 self.status = (re.findall(r"died with .*|exit status \d+", text) or ["of itself"])[-1].rstrip(".")
@@ -94,6 +99,8 @@ class Terminal(logging.Filter):
     def failures(self) -> str:
         """What the failed jobs said, each from its log; the first cause comes last, where the eye is."""
         self.draw("")
+        if "SIGINT" in self.status:
+            return INTERRUPTED
         told, silent, spoken = [], {}, set()
         for job, logs, status, clusters in reversed(self.failed):
             written = [log for log in logs if log.is_file() and log.stat().st_mtime >= self.began - 1]
@@ -134,5 +141,14 @@ def attach(handlers: list[logging.Handler], said: Callable[[], str]) -> Terminal
         if handler.name == "DefaultStreamHandler":
             terminal = Terminal(handler.stream, said)
             handler.filters.insert(0, terminal)
+            sys.excepthook = _uncaught
             return terminal
     return None
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+    """What Python says of an error that ends it: of a second Ctrl-C, which may come while Snakemake tidies up after the first, a line."""
+    if issubclass(kind, KeyboardInterrupt):
+        print(INTERRUPTED, file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, where)
