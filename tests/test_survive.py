@@ -4,11 +4,13 @@ import errno
 import io
 import logging
 import random
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import ROOT
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -81,6 +83,13 @@ def test_a_full_disk_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) 
     with pytest.raises(SystemExit, match="1"), logged(str(tmp_path / "log")):  # a fault of ours is no full disk
         failing(OSError(errno.ENOENT, "No such file"))
     assert "Traceback" in (tmp_path / "log").read_text("utf-8")
+
+
+def test_a_lack_of_memory_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="1"), logged(str(tmp_path / "log")):
+        np.empty(2**50)
+    line = (tmp_path / "log").read_text("utf-8")
+    assert re.fullmatch(r"Error: memory is short: Unable to allocate 8\.00 PiB .*\n", line)
 
 
 @pytest.mark.parametrize(

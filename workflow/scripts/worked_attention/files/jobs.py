@@ -21,7 +21,7 @@ UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # what a user's disk say
 def logged(path: str) -> Iterator[None]:
     """What is said on stderr, the words of sys.exit, and the traceback if there is one, go to the rule's log, which the run ends with.
 
-    A full disk is one line, there or, where the log is on that disk, on the stderr that was there before.
+    A full disk is one line, there or, where the log is on that disk, on the stderr that was there before; so is a lack of memory.
     """
     before = sys.stderr
     try:
@@ -35,7 +35,10 @@ def logged(path: str) -> Iterator[None]:
             except Exception as error:
                 if isinstance(error, OSError) and error.errno in UNWRITABLE:
                     sys.exit(_unwritable(error, log))
-                traceback.print_exc()
+                if isinstance(error, MemoryError):
+                    print(f"Error: memory is short: {error or 'no more can be had'}", file=log)
+                else:
+                    traceback.print_exc()
                 sys.exit(1)
             finally:
                 gc.freeze()  # the process ends here; to search all that torch or matplotlib made for garbage would take up to a second
