@@ -34,9 +34,6 @@ SlurmdPidFile={folder}/slurmd.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.log
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0
@@ -82,15 +79,18 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def cluster(folder: Path, accounting: bool) -> Iterator[dict[str, str]]:
-    """The variables with which commands find a Slurm that runs in `folder`, with accounting or without."""
+def cluster(folder: Path, accounting: bool, settings: str = "") -> Iterator[dict[str, str]]:
+    """The variables with which commands find a Slurm that runs in `folder`, with accounting or without.
+
+    settings: more lines of slurm.conf.
+    """
     for name in ("munge", "state", "spool", "database", "bin"):
         (folder / name).mkdir(parents=True, mode=0o711)
     (folder / "munge" / "key").write_bytes(os.urandom(128))
     (folder / "munge" / "key").chmod(0o600)
     ports = free_ports(4)
     told = {"folder": folder, "host": socket.gethostname().split(".")[0], "ports": ports, "user": getpass.getuser()}
-    (folder / "slurm.conf").write_text((CONFIGURATION + ACCOUNTS * accounting).format(**told), "utf-8")
+    (folder / "slurm.conf").write_text((CONFIGURATION + ACCOUNTS * accounting + settings).format(**told), "utf-8")
     (folder / "slurmdbd.conf").write_text(DATABASE.format(**told), "utf-8")
     (folder / "slurmdbd.conf").chmod(0o600)
     for name in COMMANDS:  # jobs lose SLURM_CONF on their way, for the executor drops variables of Slurm's own; each command sets it again

@@ -338,6 +338,7 @@ LEARNS_FROM = {  # which rooms of the package a room may import; none runs back
     "pytest_plugin": {"cases", "referee", "stages"},
     "pages": {"cases", "stages"},
     "worksheets": {"cases", "files", "pages", "referee", "stages"},
+    "slurm": set(),
     "terminal": set(),
 }
 PACKAGE = SCRIPTS / "worked_attention"

@@ -6,21 +6,20 @@ import shutil
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import slurm
 from conftest import contents, copy_project, run
 
-pytest.importorskip("snakemake_executor_plugin_slurm", reason="the executor is optional; pip install -r envs/requirements-slurm.txt")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(slurm.missing()), reason=f"no Slurm here (apt-get install slurm-wlm munge): {slurm.missing()}"),
-]
+from worked_attention.slurm import refusal
 
+LACKING = slurm.missing() or ("" if find_spec("snakemake_executor_plugin_slurm") else "pip install -r envs/requirements-slurm.txt")
+SLURM = pytest.mark.skipif(bool(LACKING), reason=f"no Slurm here (apt-get install slurm-wlm munge): {LACKING}")
 ACCOUNTING = pytest.mark.skipif(
     bool(slurm.missing(*slurm.ACCOUNTING)),
-    reason=f"no accounting here (apt-get install slurmdbd mariadb-server): {slurm.missing(*slurm.ACCOUNTING)}",
+    reason=f"no accounting here (apt-get install slurmdbd mariadb-server-core): {slurm.missing(*slurm.ACCOUNTING)}",
 )
 CASE = "references: none\nfigures: none\ncases:\n  one:\n    parameters: {scaled: [[[0.5, 1.0]]], v: [[1.0], [2.0]]}\n"
 SUITES = {"right": CASE, "held": CASE, "wrong": f"{CASE}    mask: {{keep: [[0, 0]], empty_row: error}}\n"}
@@ -28,6 +27,8 @@ TARGETS = ["results/right/contexts", "results/held/weights", "results/wrong/weig
 WAITS = "import time; time.sleep(600 * (snakemake.wildcards.suite == 'held'))\n"
 
 
+@pytest.mark.slow
+@SLURM
 @pytest.mark.parametrize("accounting", [False, pytest.param(True, marks=ACCOUNTING)])
 def test_a_suite_that_is_right_one_that_fails_and_one_that_is_cancelled(tmp_path: Path, accounting: bool) -> None:
     """Each ends, also where sacct says nothing: with the bytes of a local run, with the words of the case, with those of Slurm."""
@@ -63,3 +64,30 @@ def test_a_suite_that_is_right_one_that_fails_and_one_that_is_cancelled(tmp_path
         assert noise not in said
     assert contents(project / "results/right") == contents(local / "results/right") != {}
     assert not (project / "results/wrong/weights").exists() and not (project / "results/held/weights").exists()
+
+
+NONE, NULL, DATABASE = "accounting_storage/none", "(null)", "accounting_storage/slurmdbd"  # (null) is what Slurm says from 23.11 on
+
+
+@pytest.mark.parametrize(
+    "accounts, age, told",
+    [(NONE, 10, True), (NULL, 179, True), (NONE, 0, True), (NONE, 180, False), (NULL, 300, False), (DATABASE, 10, False)],
+)
+def test_a_slurm_that_forgets_how_jobs_ended_is_refused(accounts: str, age: int, told: bool) -> None:
+    """As it says of itself; 0 is for ever, but the executor takes it for too short."""
+    said = refusal(f"AccountingStorageType   = {accounts}\nMaxJobCount             = 10000\nMinJobAge               = {age} sec\n")
+    assert bool(said) == told and "\n" not in said
+    assert f"MinJobAge is {age} seconds" in said or not told
+    assert refusal("slurm_load_ctl_conf error: Unable to contact slurm controller") == ""  # sbatch says so itself
+
+
+@pytest.mark.slow
+@SLURM
+def test_that_refusal_is_one_line_before_any_job(tmp_path: Path) -> None:
+    project = copy_project(tmp_path / "project")
+    with slurm.cluster(tmp_path / "slurm", accounting=False, settings="MinJobAge=10\n") as env:
+        done = run(project, "--profile", "profiles/slurm", "results/handworked/weights", cores=1, env=env)
+    assert done.returncode == 1
+    said = re.search("^Error: .*", done.stderr, re.MULTILINE)
+    assert said and "MinJobAge is 10 seconds" in said[0] and done.stderr.rstrip().endswith(said[0])
+    assert "Traceback" not in done.stderr and not (project / "results/handworked").exists()

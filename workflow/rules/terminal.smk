@@ -6,6 +6,7 @@ Only the process that the user started does this, and no other; see worked_atten
 import os
 
 from snakemake.logging import logger
+from worked_attention.slurm import configured, refusal
 from worked_attention.terminal import attach, ending
 
 TERMINAL, LOST = None, {}
@@ -33,6 +34,9 @@ onstart:
         sys.exit(
             "Error: results/ cannot be written; a run needs it, and the folder that it is in"
         )
+    if workflow.executor_plugin.name == "slurm":
+        if refused := refusal(configured()):
+            sys.exit(refused)
     # Snakemake's limit of jobs per second (100) makes every run wait for a last second, and looks at all waiting jobs once a second for each
     # job that has ended. Jobs that run here need no such limit; those that are sent to a cluster do.
     if workflow.local_exec:
