@@ -14,6 +14,7 @@ import slurm
 from conftest import contents, copy_project, run
 
 from worked_attention.slurm import refusal
+from worked_attention.terminal import cause
 
 LACKING = slurm.missing() or ("" if find_spec("snakemake_executor_plugin_slurm") else "pip install -r envs/requirements-slurm.txt")
 SLURM = pytest.mark.skipif(bool(LACKING), reason=f"no Slurm here (apt-get install slurm-wlm munge): {LACKING}")
@@ -64,6 +65,23 @@ def test_a_suite_that_is_right_one_that_fails_and_one_that_is_cancelled(tmp_path
         assert noise not in said
     assert contents(project / "results/right") == contents(local / "results/right") != {}
     assert not (project / "results/wrong/weights").exists() and not (project / "results/held/weights").exists()
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "slurmstepd: error: *** JOB 1 ON vm CANCELLED AT 2026-12-01T15:26:32 ***",  # 22.05
+        "[2026-12-01T15:26:32.016] error: *** JOB 1 ON vm CANCELLED AT 2026-12-01T15:26:32 DUE to SIGNAL Terminated ***",  # 26.05
+    ],
+)
+def test_why_slurm_ended_a_job(tmp_path: Path, told: str) -> None:
+    """The first error of Slurm's own, and not what Snakemake or srun say of it."""
+    log = tmp_path / "1.log"
+    rest = "[Tue Dec  1 15:26:32 2026]\nError in rule scores:\n    message: None\nsrun: got SIGCONT\n"
+    log.write_text(f"{rest}{told}\nsrun: error: Timed out waiting for job step to complete\n", "utf-8")
+    assert cause(log) == f"{log} says: {told}"
+    log.write_text(rest, "utf-8")
+    assert cause(log) == cause(tmp_path / "none").replace("none", "1.log") == f"{log} does not say why"
 
 
 NONE, NULL, DATABASE = "accounting_storage/none", "(null)", "accounting_storage/slurmdbd"  # (null) is what Slurm says from 23.11 on

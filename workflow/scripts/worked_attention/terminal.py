@@ -35,6 +35,7 @@ UNWRITABLE = re.compile(  # the last line of a traceback: a full disk, or one th
     rf"^\w*Error: \[Errno (?:{errno.ENOSPC}|{errno.EDQUOT}|{errno.EROFS}|{errno.EACCES})\] (.+): '.*(results|\.snakemake)/", re.MULTILINE
 )
 INTERRUPTED = "Error: interrupted; the same command goes on from there"
+SLURM = re.compile(r"^(slurm\w*:|srun:|\[[\d-]+T[^]]+\]) error: .+", re.MULTILINE)  # newer ones have the time in place of `slurmstepd:`
 SHOWN = 40  # lines of a failed job's log
 
 
@@ -121,9 +122,8 @@ class Terminal(logging.Filter):
 
 
 def cause(log: Path) -> str:
-    """Why a job of the cluster ended: the first error of Slurm in its log (`slurmstepd: error: *** JOB 7 ON node CANCELLED AT …`)."""
-    lines = log.read_text("utf-8", "replace").splitlines() if log.is_file() else []
-    said = [line for line in lines if line.startswith(("slurm", "srun")) and "error:" in line]
+    """Why a job of the cluster ended: the first error of Slurm in its log."""
+    said = SLURM.search(log.read_text("utf-8", "replace") if log.is_file() else "")
     return f"{log} says: {said[0]}" if said else f"{log} does not say why"
 
 
