@@ -5,6 +5,7 @@ import os
 import sys
 from pathlib import Path
 
+from snakemake.settings.types import DeploymentMethod
 from snakemake.utils import min_version
 
 min_version("9.0")
@@ -24,9 +25,12 @@ from worked_attention.plan import Plan
 
 ours_first()
 
+own_environment = (
+    DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+)
 gc.disable()  # to look for garbage among many cases, of which none is any, takes as long as to read them
 try:
-    plan = Plan(config)
+    plan = Plan(config, Path("envs/attention.yaml") if own_environment else None)
 except Problems as problems:
     sys.exit(str(problems))
 gc.freeze()

@@ -166,6 +166,15 @@ def test_torch_is_always_there(monkeypatch):
     assert registry.present(libraries()) == ["torch", "jax"]
 
 
+def test_jobs_of_conda_have_what_its_file_names(monkeypatch, tmp_path: Path):
+    """And not what is installed beside Snakemake: JAX of another Python ended such a job with a fault of segmentation."""
+    monkeypatch.setattr(registry, "find_spec", lambda package: "there")
+    assert registry.present(libraries(), ROOT / "envs" / "attention.yaml") == ["torch"]
+    text = "dependencies:\n  - onnx\n  - pip:\n    - torch==2.13.0\n    - jax==0.10.2\n    - onnxruntime==1.32.0\n"
+    (tmp_path / "more.yaml").write_text(text, "utf-8")
+    assert registry.present(libraries(), tmp_path / "more.yaml") == ["torch", "onnx", "onnxruntime", "jax"]
+
+
 @pytest.mark.parametrize("where", ["everywhere", "in_jobs"])
 def test_a_missing_package_is_not_installed(project: Path, where):
     """The optional packages are missing, also for Snakemake itself or for its jobs alone (which may have an environment of their own)."""

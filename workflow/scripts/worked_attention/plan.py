@@ -38,8 +38,11 @@ class Plan:
     suite is compared with torch.
     """
 
-    def __init__(self, overrides: dict):
-        """From config/, and from what the command line says over config.yaml (`overrides`); raises `Problems`."""
+    def __init__(self, overrides: dict, environment: Path | None = None):
+        """From config/, and from what the command line says over config.yaml (`overrides`); raises `Problems`.
+
+        environment: conda's file, if jobs run in what it describes: what is installed here is then nothing to them.
+        """
         self.config = load_config(CONFIG, overrides)
         if (language := self.config["language"]) not in languages():
             message = f"there is no catalogue for {short(language)}, should be one of {', '.join(languages())}"
@@ -52,7 +55,7 @@ class Plan:
         self.home = "results" if Path("results/index.html").exists() else self.place
         self.counted = load_counted(COUNTED_FILE) if self.every else {"cases": {}}
         self.questions = load_questions(QUESTIONS, self.suites | {COUNTED: self.counted}) if self.every else {}
-        self.present, self.installed = present(libraries()), installed()
+        self.present, self.installed = present(libraries(), environment), installed()
         self.drawn = [name for name, suite in self.suites.items() if suite["figures"]]
         self.studied = [name for name, suite in self.suites.items() if suite["studies"]]
         self.timed = [name for name in self.studied if "costs" in self.suites[name]["studies"]]

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from worked_attention.pages.language import N_
 
 CODE = N_("the workflow's code")
+APART = ("numpy", "ml_dtypes", "torch")  # packages that compute
 
 
 def _at(*keys: str) -> Callable[[dict], object]:
@@ -33,6 +34,12 @@ def _blas(key: str) -> Callable[[dict], object]:
     return get
 
 
+def _packages(environment: dict) -> object:
+    """All packages but those that have an entry of their own."""
+    said = environment.get("packages")
+    return {name: version for name, version in said.items() if name not in APART} if isinstance(said, dict) else None
+
+
 def _code(environment: dict) -> object:
     commit, dirty = _at("git", "commit")(environment), _at("git", "code_dirty")(environment)
     return commit and f"{str(commit)[:12]}{' with changes' if dirty else ''}"
@@ -52,8 +59,9 @@ CAUSES: dict[str, Callable[[dict], object]] = {  # the likeliest first: what cho
     N_("architecture of the machine"): _at("system", "machine"),
     N_("torch (only seeded draws of torch)"): _at("packages", "torch"),
     N_("processor"): _at("cpu", "model"),
+    N_("other packages"): _packages,
 }
-KNOWN = {("thread_pools",), ("numpy", "simd"), ("variables",), ("packages", "numpy"), ("packages", "ml_dtypes"), ("packages", "torch")}
+KNOWN = {("thread_pools",), ("numpy", "simd"), ("variables",), ("packages",)}
 KNOWN |= {("system", "libc"), ("system", "machine"), ("git",), ("python", "version"), ("cpu", "model"), ("format",)}
 
 
@@ -82,7 +90,7 @@ def _told(a: object, b: object) -> tuple[str, str]:
     """Two values as text; of mappings and lists only what differs."""
     if isinstance(a, dict) and isinstance(b, dict):
         keys = [key for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
-        return tuple("; ".join(f"{key} {_text(side.get(key))}" for key in keys) for side in (a, b))
+        return tuple("; ".join(f"{key} {_text(side[key])}" for key in keys if key in side) or "-" for side in (a, b))
     if isinstance(a, list) and isinstance(b, list) and all(isinstance(x, str) for x in (*a, *b)) and set(a) != set(b):
         return tuple(", ".join(x for x in side if x not in other) or "-" for side, other in ((a, b), (b, a)))
     return _text(a), _text(b)

@@ -72,7 +72,7 @@ def table(report: dict) -> str:
     total = sum(report["counts"].values())
     counted = ", ".join(f"{n} {word}" for word, n in report["counts"].items() if n)
     lines += ["", f"{total} arrays of {len(report['cases'])} cases: {counted}"]
-    if causes := [f"  {cause['what']}: {' | '.join(cause['said'].values())}" for cause in report["environments"]]:
+    if causes := [f"  {cause['what']}: {' | '.join(map(_cut, cause['said'].values()))}" for cause in report["environments"]]:
         lines += [f"The environments differ, the likeliest cause first ({' | '.join(report['sides'])}):", *_shortened(causes, 8)]
     if report["files"]:
         lines += [f"{len(report['files'])} of the other files differ, such as {', '.join(report['files'][:3])}"]
@@ -111,12 +111,12 @@ def _report(command: str, environments: dict[str, dict], archives: list[Archive]
         "command": command,
         "sides": names,
         "archives": {
-            name: {key: archive.checked.manifest.get(key) for key in told} | {"damage": archive.checked.findings}
+            name: {key: archive.checked.manifest.get(key) for key in told} | {"damage": archive.checked.damage}
             for name, archive in zip(names, archives, strict=False)
         },
         "counts": found_counts,
         "cases": found,
-        "notes": notes,
+        "notes": [archive.checked.renamed for archive in archives if archive.checked.renamed] + notes,
         "files": files,  # others than arrays, that differ
         "environments": [{"what": what, "said": dict(zip(names, said, strict=True))} for what, *said in causes],
     }
@@ -126,6 +126,10 @@ def _said(found: dict) -> str:
     if "reason" in found:
         return f"{found['verdict']}: {found['reason']}"
     return f"{found['verdict']}: differs by {found['max_abs']:.3g} ({found['ulp']:.2g} ulp), may by {float(found['gate']):.3g}"
+
+
+def _cut(text: str, most: int = 100) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _shortened(lines: list[str], most: int = SHOWN) -> list[str]:

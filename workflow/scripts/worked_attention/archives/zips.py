@@ -41,11 +41,19 @@ Files = dict[str, Path | bytes]  # members by name: where each is to be read, or
 
 @dataclass(frozen=True)
 class Checked:
-    """What the check of an archive found: a line for each thing that is wrong, the sha256 of each file by its own word, its manifest."""
+    """What the check of an archive found: a line for each thing that is wrong, the sha256 of each file by its own word, its manifest, and
+    which of the lines says that it has another name than it was given.
+    """
 
     findings: list[str]
     hashes: dict[str, str] = field(default_factory=dict)
     manifest: dict = field(default_factory=dict)
+    renamed: str = ""
+
+    @property
+    def damage(self) -> list[str]:
+        """What is wrong but for the name, which two archives of one digest must change to lie in one folder."""
+        return [line for line in self.findings if line != self.renamed]
 
 
 def digest(hashes: dict[str, str]) -> str:
@@ -145,11 +153,13 @@ def _check(archive: zipfile.ZipFile, path: Path) -> Checked:
     if MANIFEST not in hashes and not problem:
         problem = f"{SUMS} does not know it" if MANIFEST in names else "missing from the archive"
     findings += [f"{MANIFEST}: {problem}"] * bool(problem)
-    if manifest and path.name != f"{manifest['name']}.zip":
-        findings.append(f"{_shown(path.name)}: renamed, by its manifest it is {_shown(manifest['name'])}.zip")
     if not findings and not (text == sums(hashes).encode() and _rewrites(archive, path)):
         findings.append(f"{_shown(path.name)}: flipped outside its files, in the zip's own fields or in the spelling of {SUMS}")
-    return Checked(findings, hashes, manifest)
+    renamed = ""
+    if manifest and path.name != f"{manifest['name']}.zip":
+        renamed = f"{_shown(path.name)}: renamed, by its manifest it is {_shown(manifest['name'])}.zip"
+        findings.append(renamed)
+    return Checked(findings, hashes, manifest, renamed)
 
 
 def _difference(archive: zipfile.ZipFile, name: str, expected: str) -> str | None:

@@ -10,9 +10,11 @@ The schema of suites lists them all. torch is installed with the project; the ot
 where they are missing.
 """
 
+import re
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
 ON_REQUEST = ("torch.flex",)  # its first call imports torch's compiler, and a case takes it longer than all others of torch together
@@ -34,6 +36,12 @@ def adapter(library: str, name: str) -> ModuleType | None:
         return None
 
 
-def present(libraries: Iterable[str]) -> list[str]:
-    """Of the `libraries`, torch and those whose packages are there; looks for them without importing them."""
+def present(libraries: Iterable[str], environment: Path | None = None) -> list[str]:
+    """Of the `libraries`, torch and those whose packages are there; looks for them without importing them.
+
+    environment: conda's file, if jobs run in what it describes and not here; then those are there that it names.
+    """
+    if environment:
+        named = set(re.findall(r"^ *- ([\w-]+)", environment.read_text("utf-8"), re.MULTILINE))
+        return [library for library in libraries if named.issuperset(packages(library))]
     return [library for library in libraries if library == "torch" or all(find_spec(package) for package in packages(library))]
