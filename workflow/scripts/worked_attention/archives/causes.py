@@ -92,7 +92,7 @@ def _told(a: object, b: object) -> tuple[str, str]:
         keys = [key for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
         return tuple("; ".join(f"{key} {_text(side[key])}" for key in keys if key in side) or "-" for side in (a, b))
     if isinstance(a, list) and isinstance(b, list) and all(isinstance(x, str) for x in (*a, *b)) and set(a) != set(b):
-        return tuple(", ".join(x for x in side if x not in other) or "-" for side, other in ((a, b), (b, a)))
+        return tuple(", ".join(_text(x) for x in side if x not in other) or "-" for side, other in ((a, b), (b, a)))
     return _text(a), _text(b)
 
 
