@@ -149,13 +149,3 @@ def test_rule_reruns_when_a_variable_changes(project: Path) -> None:
     assert json.loads(path.read_bytes())["variables"]["MKL_CBWR"] == "COMPATIBLE"
     run(project, target)
     assert path.read_bytes() == before
-
-
-def test_of_two_packages_with_one_name_the_one_that_is_imported_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs of `--sdm conda` have the packages of Snakemake's own environment behind those of conda's."""
-    for place, version in (("first", "1.0"), ("second", "2.0")):
-        folder = tmp_path / place / f"twice-{version}.dist-info"
-        folder.mkdir(parents=True)
-        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: twice\nVersion: {version}\n", "utf-8")
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "first"), str(tmp_path / "second")])
-    assert describe(NO_GIT, LOCK, {})["packages"]["twice"] == "1.0"
