@@ -6,7 +6,8 @@
 
 Small suites are built once, undisturbed. Then, in turns and drawn from the seed:
 
-killed       the process group is killed as soon as so many files are there; then `--unlock` and `--rerun-incomplete`, as the README says
+killed       the process group is killed, interrupted, ended or hung up as soon as so many files are there; then `--unlock` and
+             `--rerun-incomplete`, as the README says
 full         results/ lies on a disk that is too small, in bytes or in files (a tmpfs; needs the right to mount); then it gets room
 read_only    results/ lies on a disk that cannot be written (as above), and then the whole checkout
 elsewhere    another locale, time zone, hash seed, number of cores and of threads, width of the terminal, mask of new files
@@ -69,6 +70,7 @@ cases:
     parameters: {scaled: [[[0.5, 1.0], [2.0, 3.0]]], v: [[1.0], [2.0]]}
 """,
 }
+ENDS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ROOM = "9M"  # more than all results of these suites take
 DAMAGES = 40  # of files that are read without starting Snakemake, in one trial
 NASTY = ["NaN", "-1", "1e400", "[]", "{}", "null", "~", "true", "''", "0", "-0.0", "9" * 400, "é−", "[[[1]]]"]
@@ -163,7 +165,7 @@ def killed(draw: random.Random, whole: Whole) -> Iterator[str]:
             time.sleep(0.002)
         time.sleep(draw.uniform(0, 0.05))
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(process.pid, draw.choice(ENDS))
     yield from recovered(whole, folder)
 
 
