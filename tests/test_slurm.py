@@ -60,7 +60,8 @@ def test_a_suite_that_is_right_one_that_fails_and_one_that_is_cancelled(tmp_path
     assert process.returncode == 1, said
     assert "weights.log:\nwrong/one: stage weights: 1 rows have no key left, and the case says empty_row: error\n" in said
     found = re.search(r"^Error: the cluster ended its job for \w+ of held and 3 others; (.+) says: (.+)$", said, re.MULTILINE)
-    assert found and Path(found[1]) == held and re.search(rf"(JOB|STEP) {held.stem}\b.* CANCELLED", found[2])
+    assert found, said
+    assert Path(found[1]) == held and re.search(rf"(JOB|STEP) {held.stem}\b.* CANCELLED", found[2])
     for noise in ("Traceback", "stopped from outside", "At least one job"):
         assert noise not in said
     assert contents(project / "results/right") == contents(local / "results/right") != {}
@@ -70,7 +71,8 @@ def test_a_suite_that_is_right_one_that_fails_and_one_that_is_cancelled(tmp_path
 @pytest.mark.parametrize(
     "told",
     [
-        "slurmstepd: error: *** JOB 1 ON vm CANCELLED AT 2026-12-01T15:26:32 ***",  # 22.05
+        "slurmstepd: error: *** JOB 1 ON vm CANCELLED AT 2026-12-01T15:26:32 ***",
+        "slurmstepd-vm: error: *** JOB 1 ON vm CANCELLED AT 2026-12-01T15:26:32 ***",  # 22.05
         "[2026-12-01T15:26:32.016] error: *** JOB 1 ON vm CANCELLED AT 2026-12-01T15:26:32 DUE to SIGNAL Terminated ***",  # 26.05
     ],
 )

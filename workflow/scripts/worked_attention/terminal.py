@@ -35,7 +35,7 @@ UNWRITABLE = re.compile(  # the last line of a traceback: a full disk, or one th
     rf"^\w*Error: \[Errno (?:{errno.ENOSPC}|{errno.EDQUOT}|{errno.EROFS}|{errno.EACCES})\] (.+): '.*(results|\.snakemake)/", re.MULTILINE
 )
 INTERRUPTED = "Error: interrupted; the same command goes on from there"
-SLURM = re.compile(r"^(slurm\w*:|srun:|\[[\d-]+T[^]]+\]) error: .+", re.MULTILINE)  # newer ones have the time in place of `slurmstepd:`
+SLURM = re.compile(r"^(slurm\S*:|srun:|\[[\d-]+T[^]]+\]) error: .+", re.MULTILINE)  # newer ones: the time in place of `slurmstepd-node:`
 SHOWN = 40  # lines of a failed job's log
 
 
