@@ -174,7 +174,8 @@ def test_of_large_cases_a_sample_of_rows_is_held(tmp_path: Path) -> None:
     with opened(archive(lambda a: a, 0), tiny) as one:
         tracemalloc.start()
         one.arrays(one.suites["large"]["cases"]["shared"])
-        assert tracemalloc.get_traced_memory()[1] < arrays["weights/weights"].nbytes, "no array of a large case is read whole"
+        buffers = 400_000  # of the archive, the file and what is between them; Python 3.14 has larger ones
+        assert tracemalloc.get_traced_memory()[1] < arrays["weights/weights"].nbytes + buffers, "no array of a large case is read whole"
         tracemalloc.stop()
     for at, word in ((199, {"beyond"}), (111, set())):  # the last row is in the sample
         with opened(archive(off, at), tiny) as one, opened(archive(lambda a: a, 0), tiny) as two:
