@@ -129,6 +129,9 @@ def test_git_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config" / "suite").write_text("1", "utf-8")
     git("add", "config")
     assert git_state(tmp_path)["code_dirty"] is False
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow" / "numpy.py").write_text("1", "utf-8")  # what jobs would import
+    assert git_state(tmp_path)["code_dirty"] is True
     inner = tmp_path / "inner"
     inner.mkdir()
     assert git_state(inner) == NO_GIT  # somebody else's checkout around the project is not the project's

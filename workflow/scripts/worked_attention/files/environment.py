@@ -50,19 +50,33 @@ def variables() -> list[str]:
 def git_state(root: Path) -> dict:
     """{commit, code_dirty} of the checkout at `root`; both None if it is none, or if there is no git.
 
-    code_dirty: whether a file that git knows differs from the commit; suites and config do not count, for an archive says which of them do.
+    code_dirty: whether a file that git knows differs from the commit, or workflow/ has one that git does not know; suites and config do not
+    count, for an archive says which of them do.
     """
     unknown = {"commit": None, "code_dirty": None}
     if not (root / ".git").exists():
         return unknown
-    command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no", "--", ".", ":(exclude)config"]
+    command = [
+        "git",
+        "--no-optional-locks",
+        "status",
+        "--porcelain=v2",
+        "--branch",
+        "--untracked-files=normal",
+        "--",
+        ".",
+        ":(exclude)config",
+    ]
     try:
         said = subprocess.run(command, cwd=root, capture_output=True, check=True, timeout=20).stdout
     except (OSError, subprocess.SubprocessError):
         return unknown
     lines = said.decode("utf-8", "replace").splitlines()
     commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), None)
-    return {"commit": None if commit == "(initial)" else commit, "code_dirty": any(not line.startswith("#") for line in lines)}
+    return {
+        "commit": None if commit == "(initial)" else commit,
+        "code_dirty": any(line[0] not in "#?" or line.startswith("? workflow/") for line in lines),
+    }
 
 
 def describe(git: dict, lock: Path, loaded: dict) -> dict:
