@@ -411,6 +411,10 @@ def test_the_front_page_folds_the_questions_that_are_not_answered():
 def test_the_front_page_takes_silence_for_no_agreement(verdict):
     page = front_of(suite_of(verdict))
     assert "Nothing was compared" in page and "compared with nobody" in page and "omparison failed" not in page
+    asked_nobody = suite_of(verdict)
+    asked_nobody["cases"][0]["comparison"]["references"] = {}
+    page = front_of(asked_nobody)
+    assert "Nothing was compared" in page and "by reference and verdict" not in page and "1 case in 1 suite, computed" in page
 
 
 def test_the_front_page_refuses_a_verdict_that_it_does_not_know():

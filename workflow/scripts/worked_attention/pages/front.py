@@ -99,7 +99,7 @@ def found(suites: list[dict], errata: list[dict], failures: list[dict]) -> Secti
         blocks += cut(rows, _("Printed numbers that are wrong"), (_("number"), _("printed"), _("right")))
     elif checked:
         blocks.append(Words(_("All {all} numbers that sources print are right.").format(all=checked)))
-    blocks.append(references(suites))
+    blocks += [references(suites)] if verdicts else []
     return Section(_("What was found"), "found", tuple(blocks))
 
 
