@@ -40,6 +40,11 @@ def added(of: Errors) -> tuple[np.ndarray, np.ndarray, int]:
     return append_keys(np.broadcast_to(error, spread.shape), extra, 0.0), append_keys(spread, extra, 0.0), len(sizes)
 
 
+def rounds_given(case: dict) -> bool:
+    """Whether scores are kept in fewer bits than the case, so that a table, a mask or scores that are given are rounded, too."""
+    return UNIT[case["precision"]["scores"]] > UNIT[case["dtype"]]
+
+
 def stage(of: Errors) -> None:
     """The stage in its order. Scale: |s| E + 6 u |scaled|, with E from `products`; six roundings cover what comes of sqrt(s) itself.
     Softcap c tanh(x/c): the slope is at most 1, and a relative error of x/c is at most the same of tanh; 10 roundings with 4 ulp for tanh.
@@ -48,7 +53,7 @@ def stage(of: Errors) -> None:
     number of the dtype, exactly.
     """
     case, a = of.case, of.centre
-    last, narrower = "scaled", UNIT[case["precision"]["scores"]] > UNIT[case["dtype"]]  # so that what is given is rounded, too
+    last, narrower = "scaled", rounds_given(case)
     if "scaled" not in case["arrays"]["parameters"]:
         of.settle("scaled", abs(case["scale_factor"]) * products(of), 6)
     elif narrower:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from worked_attention.referee.bounds.rounding import PRESCALED, UNIT, smallest
-from worked_attention.referee.bounds.scores import added
+from worked_attention.referee.bounds.rounding import PRESCALED, smallest
+from worked_attention.referee.bounds.scores import added, rounds_given
 from worked_attention.referee.typical.rounding import Spread, finite, product, rounding
 from worked_attention.stages.projections import last_form
 from worked_attention.stages.scores import repeat_heads
@@ -27,7 +27,7 @@ def stage(of: Spread) -> None:
     n terms and the score are added one after the other; of ALiBi also slope and product are rounded. Mask: what is blocked becomes the
     fill, exactly."""
     case, a = of.case, of.centre
-    last, narrower = "scaled", UNIT[case["precision"]["scores"]] > UNIT[case["dtype"]]  # so that what is given is rounded, too
+    last, narrower = "scaled", rounds_given(case)
     if "scaled" in case["arrays"]["parameters"]:
         if narrower:
             of.settle("scaled", np.zeros(a["scaled"].shape), 1)
